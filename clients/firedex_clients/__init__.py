@@ -1,0 +1,1 @@
+"""Publisher and subscriber libraries: one MQTT connection per flow. Knows only ``firedex.wire``."""

@@ -1,0 +1,105 @@
+"""What the model says each subscription, class and queue will get.
+
+A delay is ``None`` where there is none to state; ``reason`` then says why.
+"""
+
+from typing import Literal
+
+from firedex.wire.mqtt_names import FilterName
+from firedex.wire.values import (
+    Count,
+    Identifier,
+    NonNegative,
+    Probability,
+    value,
+)
+
+__all__ = [
+    "ClassPrediction",
+    "Method",
+    "ModelName",
+    "Prediction",
+    "QueuePrediction",
+    "SubscriptionPrediction",
+    "SwitchPrediction",
+]
+
+ModelName = Literal["fan-out", "independent"]
+Method = Literal["queueing", "fluid", "unstable", "nothing-delivered", "nothing-offered"]
+
+
+@value
+class SubscriptionPrediction:
+    """What one subscription will get.
+
+    ``method``: ``queueing`` (stable queues all the way), ``fluid`` (a finite buffer overflows: a
+    coarse figure), ``unstable`` (an endless queue grows without bound), ``nothing-delivered``, ``nothing-offered``.
+    """
+
+    subscriber: Identifier
+    filter: FilterName
+    flow: Count
+    priority: Count
+    drop_rate: Probability
+    offered_events_per_second: NonNegative
+    success_rate: Probability
+    delay_mean_seconds: NonNegative | None
+    delay_p50_seconds: NonNegative | None
+    delay_p95_seconds: NonNegative | None
+    delay_p99_seconds: NonNegative | None
+    utility: NonNegative
+    maximum_utility: NonNegative
+    timely_fraction: Probability
+    deadline_seconds: NonNegative | None
+    deadline_met: bool | None
+    method: Method
+    reason: str | None = None
+
+
+@value
+class ClassPrediction:
+    """A priority class: success weighted by offered rate, delay by delivered rate."""
+
+    priority: Count
+    subscriptions: Count
+    offered_events_per_second: NonNegative
+    success_rate: Probability
+    delay_mean_seconds: NonNegative | None
+    delay_p95_seconds: NonNegative | None
+
+
+@value
+class SwitchPrediction:
+    """A switch and the load of its busiest outbound port."""
+
+    id: Identifier
+    utilization: NonNegative
+
+
+@value
+class QueuePrediction:
+    """Any queue of the model: offered load over capacity, and what is wrong with it if anything."""
+
+    id: str
+    kind: Literal["switch-uplink", "broker-in", "broker-out", "switch-in", "switch-out"]
+    utilization: NonNegative
+    stable: bool
+    reason: str | None = None
+
+
+@value
+class Prediction:
+    """Everything the model says of one assignment."""
+
+    model: ModelName
+    subscriptions: tuple[SubscriptionPrediction, ...]
+    classes: tuple[ClassPrediction, ...]
+    switches: tuple[SwitchPrediction, ...]
+    queues: tuple[QueuePrediction, ...]
+    first_to_saturate: str
+    utility: NonNegative
+    maximum_utility: NonNegative
+    achieved_utility_rate: Probability
+    achieved_utility_rate_per_subscription: Probability
+    timely_utility: NonNegative
+    deadlines_missed: Count

@@ -1,0 +1,48 @@
+"""What running parts tell the service: statistics of a flow, and that they are alive."""
+
+from datetime import datetime
+from typing import Literal
+
+from firedex.wire.mqtt_names import TopicName
+from firedex.wire.values import Count, Identifier, NonNegative, Positive, value
+
+__all__ = ["Heartbeat", "Statistics", "TopicCount"]
+
+
+@value
+class TopicCount:
+    """Events of one topic within a window: offered (before any drop), delivered, missing."""
+
+    topic: TopicName
+    offered_events: Count | None = None
+    delivered_events: Count | None = None
+    missing_events: Count | None = None
+    payload_bytes: Count = 0
+
+
+@value
+class Statistics:
+    """What one party saw of one flow within a window; delays are of delivered events only."""
+
+    reporter: Identifier
+    subscriber: Identifier
+    flow: Count
+    configuration_version: Count
+    window_start: datetime
+    window_seconds: Positive
+    topics: tuple[TopicCount, ...] = ()
+    delay_mean_seconds: NonNegative | None = None
+    delay_p95_seconds: NonNegative | None = None
+    clock_offset_seconds: float | None = None
+
+
+@value
+class Heartbeat:
+    """A part is alive, since when, and which configuration it follows."""
+
+    part: Identifier
+    kind: Literal["broker", "gateway", "controller", "service", "client", "switch"]
+    site: Identifier = "site"
+    started_at: datetime
+    sent_at: datetime
+    configuration_version: Count = 0

@@ -1,0 +1,81 @@
+"""A site and its workload, whole: what one scenario file says."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
+from pydantic_core import ArgsKwargs, InitErrorDetails, PydanticCustomError
+
+from firedex.wire.flows import Assignment
+from firedex.wire.network import ClassCount, Network
+from firedex.wire.scenario_references import reference_problems
+from firedex.wire.values import PositiveCount, value
+from firedex.wire.workload import Publisher, Subscriber, Topic, Transport
+
+__all__ = ["DropPolicy", "Planning", "PriorityPolicy", "Scenario"]
+
+PriorityPolicy = Literal["bandwidth-adjusted", "information-only", "random", "none"]
+DropPolicy = Literal["none", "flat", "linear", "exponential", "optimized", "deadline-aware"]
+
+
+@value
+class Planning:
+    """How a plan is to be made."""
+
+    flows_per_subscriber: PositiveCount = 8
+    priorities: ClassCount = 8
+    rho_tolerance: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.1
+    priority_policy: PriorityPolicy = "bandwidth-adjusted"
+    drop_policy: DropPolicy = "optimized"
+
+
+@value
+class Scenario:
+    """Topics, publishers, subscribers, the network between them, and how to plan for it.
+
+    Whatever way it is made, it is checked whole: names that refer to nothing, doubled names,
+    assignments that contradict each other are refused together with whatever else is wrong.
+    """
+
+    name: Annotated[str, Field(strict=True, min_length=1)]
+    transport: Transport = "udp"
+    stamped_events: bool = False
+    topics: tuple[Topic, ...]
+    publishers: tuple[Publisher, ...] = ()
+    subscribers: tuple[Subscriber, ...] = ()
+    network: Network
+    planning: Planning = Planning()
+    assignment: tuple[Assignment, ...] | None = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked_whole(cls, data: Any, build: ValidatorFunctionWrapHandler) -> "Scenario":
+        raw = data.kwargs if isinstance(data, ArgsKwargs) else data
+        errors: list[InitErrorDetails] = []
+        try:
+            made: Scenario = build(data)
+        except ValidationError as error:
+            errors = [_kept(details) for details in error.errors()]
+        errors += [
+            InitErrorDetails(
+                type=PydanticCustomError("reference", "{text}", {"text": problem.message}),
+                loc=problem.path,
+                input=None,
+            )
+            for problem in reference_problems(raw)
+        ]
+        if errors:
+            raise ValidationError.from_exception_data("Scenario", errors)
+        return made
+
+
+def _kept(details: Any) -> InitErrorDetails:
+    """Carry an error over into the combined one; texts of custom errors are final."""
+    context = details.get("ctx", {})
+    kind: str | PydanticCustomError = details["type"]
+    if details["type"] == "value_error":
+        kind = PydanticCustomError("value_error", "{text}", {"text": details["msg"]})
+        context = {}
+    made = InitErrorDetails(type=kind, loc=details["loc"], input=details["input"])
+    if context:
+        made["ctx"] = context
+    return made

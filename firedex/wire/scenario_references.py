@@ -1,0 +1,249 @@
+"""What a scenario's parts say of each other: names that must exist, be single, and agree.
+
+Works on the data as given, right or wrong in itself, so that a file's every mistake is found in
+one go; whatever has the wrong shape is passed over here, because the types refuse it by themselves.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from firedex.wire.errors import Path, Problem
+from firedex.wire.mqtt_names import check_filter, check_topic, has_wildcard, matches
+from firedex.wire.network_paths import path_problem, switches_on_path
+from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
+
+__all__ = ["reference_problems"]
+
+
+def reference_problems(raw: Any) -> list[Problem]:
+    """Everything in ``raw`` that refers to nothing, is there twice, or contradicts itself."""
+    if not isinstance(raw, Mapping):
+        return []
+    problems: list[Problem] = []
+    switches = _named(raw, ("network", "switches"), "id", problems)
+    topics = _named(raw, ("topics",), "name", problems)
+    _named(raw, ("publishers",), "id", problems)
+    _named(raw, ("subscribers",), "id", problems)
+    if _get(_get(raw, "network"), "switches") in ([], ()):
+        problems.append(Problem(path=("network", "switches"), message="needs at least one switch"))
+    problems += _too_large_for_udp(raw)
+    problems += _unknown_switches(raw, switches)
+    problems += _unknown_topics(raw, topics)
+    problems += _subscription_problems(raw, topics)
+    problems += _assignment_problems(raw, switches)
+    return problems
+
+
+def _get(item: Any, key: str, default: Any = None) -> Any:
+    """A key of a mapping or a field of a value, whichever ``item`` is."""
+    if isinstance(item, Mapping):
+        return item.get(key, default)
+    return getattr(item, "from_" if key == "from" else key, default)
+
+
+def _items(raw: Any, *keys: str) -> Iterator[tuple[int, Any]]:
+    here = raw
+    for key in keys:
+        here = _get(here, key)
+    if isinstance(here, list | tuple):
+        yield from enumerate(here)
+
+
+def _named(raw: Any, where: Path, key: str, problems: list[Problem]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for index, item in _items(raw, *map(str, where)):
+        name = _get(item, key)
+        if not isinstance(name, str):
+            continue
+        if name in found:
+            problems.append(
+                Problem(path=(*where, index, key), message=f"{name!r} is already taken above")
+            )
+        found.setdefault(name, item)
+    return found
+
+
+def _too_large_for_udp(raw: Any) -> Iterator[Problem]:
+    default = _get(raw, "transport", "udp")
+    parties = [p for part in ("publishers", "subscribers") for _, p in _items(raw, part)]
+    if not any((_get(party, "transport") or default) == "udp" for party in parties or [None]):
+        return
+    for index, topic in _items(raw, "topics"):
+        size, stamped = _get(topic, "event_bytes"), _get(topic, "stamped")
+        if stamped is None:
+            stamped = _get(raw, "stamped_events", False)
+        largest = LARGEST_UDP_PAYLOAD_BYTES - (STAMP_BYTES["udp"] if stamped else 0)
+        if isinstance(size, int) and size > largest:
+            yield Problem(
+                path=("topics", index, "event_bytes"),
+                message=f"{size} bytes do not fit one UDP datagram; at most {largest} do"
+                f"{' beside the event stamp' if stamped else ''}: "
+                "make events smaller, or use 'transport: tcp' throughout",
+            )
+
+
+def _unknown_switches(raw: Any, switches: Mapping[str, Any]) -> Iterator[Problem]:
+    references: list[tuple[Path, Any]] = []
+    for part in ("publishers", "subscribers"):
+        references += [((part, i, "switch"), _get(p, "switch")) for i, p in _items(raw, part)]
+    for index, link in _items(raw, "network", "links"):
+        references += [
+            (("network", "links", index, end), _get(link, end)) for end in ("from", "to")
+        ]
+    references.append((("network", "broker", "switch"), _get(_get(_get(raw, "network"), "broker"), "switch")))
+    unknown = False
+    for path, name in references:
+        if isinstance(name, str) and name not in switches:
+            unknown = True
+            yield Problem(path=path, message=f"unknown switch {name!r}; {_known(switches)}")
+    if not unknown:
+        yield from _unreachable(raw)
+
+
+def _unreachable(raw: Any) -> Iterator[Problem]:
+    links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
+    if not all(isinstance(end, str) for link in links for end in link):
+        return
+    at = _get(_get(_get(raw, "network"), "broker"), "switch")
+    for part in ("publishers", "subscribers"):
+        for index, party in _items(raw, part):
+            switch = _get(party, "switch")
+            if not isinstance(switch, str):
+                continue
+            reason = path_problem(links, at if isinstance(at, str) else None, switch)
+            if reason:
+                yield Problem(path=(part, index, "switch"), message=reason)
+
+
+def _unknown_topics(raw: Any, topics: Mapping[str, Any]) -> Iterator[Problem]:
+    references: list[tuple[Path, Any]] = []
+    for index, publisher in _items(raw, "publishers"):
+        seen: set[str] = set()
+        for position, publication in _items(publisher, "publications"):
+            path: Path = ("publishers", index, "publications", position, "topic")
+            name = _get(publication, "topic")
+            references.append((path, name))
+            if isinstance(name, str) and name in seen:
+                yield Problem(path=path, message=f"{name!r} is already published above; add the rates")
+            if isinstance(name, str):
+                seen.add(name)
+    for index, item in _items(_get(_get(raw, "network"), "broker"), "forwarded"):
+        references.append((("network", "broker", "forwarded", index, "topic"), _get(item, "topic")))
+    for path, name in references:
+        if isinstance(name, str) and name not in topics and _legal(check_topic, name):
+            yield Problem(path=path, message=f"unknown topic {name!r}; {_known(topics)}")
+
+
+def _subscription_problems(raw: Any, topics: Mapping[str, Any]) -> Iterator[Problem]:
+    for index, subscriber in _items(raw, "subscribers"):
+        seen: set[str] = set()
+        for position, subscription in _items(subscriber, "subscriptions"):
+            name = _get(subscription, "filter")
+            path: Path = ("subscribers", index, "subscriptions", position, "filter")
+            if not isinstance(name, str) or not _legal(check_filter, name):
+                continue
+            if name in seen:
+                yield Problem(path=path, message=f"{name!r} is already subscribed to above")
+            seen.add(name)
+            if not has_wildcard(name) and name not in topics:
+                yield Problem(path=path, message=f"unknown topic {name!r}; {_known(topics)}")
+
+
+def _assignment_problems(raw: Any, switches: Mapping[str, Any]) -> Iterator[Problem]:
+    if _get(raw, "assignment") is None:
+        return
+    wanted, classes = _subscribed(raw, switches)
+    seen: set[tuple[str, str]] = set()
+    flows: dict[tuple[str, int], tuple[int, tuple[Any, ...]]] = {}
+    for index, entry in _items(raw, "assignment"):
+        subscriber, name, flow = (_get(entry, key) for key in ("subscriber", "filter", "flow"))
+        if not isinstance(subscriber, str) or not isinstance(name, str):
+            continue
+        if subscriber not in classes:
+            yield Problem(
+                path=("assignment", index, "subscriber"),
+                message=f"unknown subscriber {subscriber!r}; {_known(classes)}",
+            )
+            continue
+        if (subscriber, name) not in wanted:
+            yield Problem(
+                path=("assignment", index, "filter"),
+                message=f"{subscriber!r} has no subscription to {name!r}",
+            )
+        if (subscriber, name) in seen:
+            yield Problem(
+                path=("assignment", index, "filter"),
+                message=f"{name!r} of {subscriber!r} is already assigned above",
+            )
+        seen.add((subscriber, name))
+        priority = _get(entry, "priority")
+        if isinstance(priority, int) and priority >= classes[subscriber] > 0:
+            yield Problem(
+                path=("assignment", index, "priority"),
+                message=f"{priority} is not a class here: the switches on the way to "
+                f"{subscriber!r} offer {classes[subscriber]}, numbered 0 to "
+                f"{classes[subscriber] - 1}",
+            )
+        if isinstance(flow, int):
+            said = (
+                priority,
+                _get(entry, "drop_rate", 0.0),
+                _get(entry, "enforced_at", "gateway"),
+            )
+            first, before = flows.setdefault((subscriber, flow), (index, said))
+            if said != before:
+                yield Problem(
+                    path=("assignment", index),
+                    message=f"flow {flow} of {subscriber!r} has one priority, drop rate and place "
+                    f"of enforcement; assignment[{first}] says otherwise",
+                )
+    for subscriber, name in sorted(wanted - seen):
+        yield Problem(
+            path=("assignment",),
+            message=f"nothing is assigned to {name!r} of {subscriber!r}; "
+            "assign every subscription, or leave 'assignment' out to plan",
+        )
+
+
+def _subscribed(
+    raw: Any, switches: Mapping[str, Any]
+) -> tuple[set[tuple[str, str]], dict[str, int]]:
+    """Every (subscriber, filter), and the fewest classes on the way to each subscriber."""
+    links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
+    at = _get(_get(_get(raw, "network"), "broker"), "switch")
+    wanted: set[tuple[str, str]] = set()
+    classes: dict[str, int] = {}
+    for _, subscriber in _items(raw, "subscribers"):
+        name, switch = _get(subscriber, "id"), _get(subscriber, "switch")
+        if not isinstance(name, str):
+            continue
+        classes[name] = 0
+        if isinstance(switch, str) and not path_problem(links, at, switch):
+            offered = [
+                _get(switches[on_path], "priorities", 8)
+                for on_path in switches_on_path(links, at, switch)
+                if on_path in switches and _get(switches[on_path], "managed", True)
+            ]
+            if offered and all(isinstance(count, int) for count in offered):
+                classes[name] = min(offered)
+        wanted |= {
+            (name, _get(subscription, "filter"))
+            for _, subscription in _items(subscriber, "subscriptions")
+            if isinstance(_get(subscription, "filter"), str)
+        }
+    return wanted, classes
+
+
+def _legal(check: Any, name: str) -> bool:
+    try:
+        check(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _known(names: Mapping[str, Any]) -> str:
+    if not names:
+        return "none is defined"
+    shown = ", ".join(list(names)[:8])
+    return f"known are {shown}{', …' if len(names) > 8 else ''}"

@@ -1,0 +1,1 @@
+"""Emulated sites: Mininet topologies, switch set-up and the runner that measures them."""

@@ -1,0 +1,173 @@
+"""A packet's way through several stages of queues: delays add, losses multiply.
+
+Each stage is taken as if its batches arrived at one instant, as they do at the first. Behind a link
+that has already spread a batch out this overstates the wait (``docs/model.md``, *Several switches*).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firedex_models.link_queues import LinkQueues, StageDelays, stage_delays
+from firedex_models.network_hops import Hop, Route
+from firedex_models.periodic_arrivals import Sources
+from firedex_models.queue_traffic import QueueTraffic
+from firedex_models.single_class_queues import mm1_delay, paper_fifo_delay
+
+__all__ = ["Journey", "Load", "travel"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What sets out: one row for each stream (see ``QueueTraffic``).
+
+    ``counted_on_arrival``: the packets per second that the first switch has to look at, where that
+    is more than it forwards (drops enforced by its meter); None where it is the same.
+    """
+
+    route_row: Integers
+    priority: Integers
+    publication: Integers
+    topic: Integers
+    rate: Floats
+    survival: Floats
+    wire_bytes: Floats
+    size_variability: Floats
+    counted_on_arrival: Floats | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journey:
+    """What becomes of each stream, and how loaded each hop and each switch's lookup are.
+
+    ``survival`` includes what was given. ``mean`` is infinite where the stream meets an unstable
+    queue; ``blocked_at`` is then, or where a buffer overflows, the first such hop, else −1.
+    """
+
+    mean: Floats
+    variance: Floats
+    fixed: Floats
+    survival: Floats
+    blocked_at: Integers
+    hop_load: Floats
+    saturated: Booleans
+    switch_in_load: dict[str, float]
+
+
+def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = False) -> Journey:
+    """Follow all streams along ``route``."""
+    rows = len(load.rate)
+    mean, variance, fixed = np.zeros(rows), np.zeros(rows), np.zeros(rows)
+    survival = load.survival.copy()
+    blocked_at = np.full(rows, -1, dtype=np.int64)
+    hop_load: Floats = np.zeros((len(route.hops), int(load.priority.max(initial=0)) + 1))
+    saturated = np.zeros(hop_load.shape, dtype=bool)
+    switch_in_load: dict[str, float] = {}
+    for depth in range(route.stage.shape[1]):
+        hop = route.stage[load.route_row, depth]
+        here = np.flatnonzero(hop >= 0)
+        if not here.size:
+            continue
+        hops = np.unique(hop[here])
+        chosen = [route.hops[number] for number in hops]
+        queue = np.searchsorted(hops, hop[here])
+        traffic = _traffic(load, here, queue, chosen, survival[here])
+        stage = stage_delays(traffic, _links(chosen), sources)
+        if paper_fifo:
+            stage = _by_paper(traffic, stage)
+        lookup, lookup_load = _lookup(load, here, queue, chosen, survival[here], depth)
+        propagation = _of(chosen, "propagation_seconds")[queue]
+        mean[here] += stage.mean + lookup + propagation
+        variance[here] += stage.variance + lookup**2
+        fixed[here] += stage.fixed + propagation
+        newly = here[(stage.saturated | ~np.isfinite(lookup)) & (blocked_at[here] < 0)]
+        blocked_at[newly] = hop[newly]
+        survival[here] *= stage.admitted * (1 - _of(chosen, "error_rate")[queue])
+        hop_load[hops] = traffic.load
+        saturated[hops] = stage.capacity.saturated
+        switch_in_load |= lookup_load
+    return Journey(
+        mean=mean,
+        variance=variance,
+        fixed=fixed,
+        survival=survival,
+        blocked_at=blocked_at,
+        hop_load=hop_load,
+        saturated=saturated,
+        switch_in_load=switch_in_load,
+    )
+
+
+def _traffic(
+    load: Load, here: Integers, queue: Integers, hops: list[Hop], survival: Floats
+) -> QueueTraffic:
+    speed = np.array([hop.bandwidth_bits_per_second for hop in hops])
+    managed = np.array([hop.switch.managed for hop in hops])
+    return QueueTraffic(
+        queues=len(hops),
+        classes=int(load.priority.max(initial=0)) + 1,
+        queue=queue,
+        priority=np.where(managed[queue], load.priority[here], 0),
+        publication=load.publication[here],
+        topic=load.topic[here],
+        rate=load.rate[here],
+        survival=survival,
+        service_seconds=load.wire_bytes[here] * 8 / speed[queue],
+        size_variability=load.size_variability[here],
+    )
+
+
+def _links(hops: list[Hop]) -> LinkQueues:
+    speed = np.array([hop.bandwidth_bits_per_second for hop in hops])
+    buffers = [hop.switch.buffer for hop in hops]
+    return LinkQueues(
+        burst_seconds=_of(hops, "burst_bytes") * 8 / speed,
+        guaranteed_share=_of(hops, "guaranteed_bits_per_second") / speed,
+        buffer_packets=np.array([b.packets if b else np.inf for b in buffers], dtype=float),
+        shared_buffer=np.array([b is None or b.kind == "shared-push-out" for b in buffers]),
+    )
+
+
+def _of(hops: list[Hop], name: str) -> Floats:
+    return np.array([getattr(hop.switch, name) for hop in hops], dtype=float)
+
+
+def _lookup(
+    load: Load, here: Integers, queue: Integers, hops: list[Hop], survival: Floats, depth: int
+) -> tuple[Floats, dict[str, float]]:
+    """Time in each switch's inbound queue (M/M/1), shared by all of its ports at this depth."""
+    names = sorted({hop.switch.id for hop in hops})
+    switch = np.array([names.index(hop.switch.id) for hop in hops])[queue]
+    packets = load.rate[here] * survival
+    if depth == 0 and load.counted_on_arrival is not None:
+        packets = load.counted_on_arrival[here]
+    arriving = np.bincount(switch, packets, minlength=len(names))
+    rate = np.full(len(names), np.inf)
+    for hop in hops:
+        if hop.switch.managed and hop.switch.in_packets_per_second is not None:
+            rate[names.index(hop.switch.id)] = hop.switch.in_packets_per_second
+    delay = np.where(np.isfinite(rate), mm1_delay(rate, arriving), 0.0)
+    limited = np.isfinite(rate)
+    loads = {
+        name: float(arriving[row] / rate[row]) for row, name in enumerate(names) if limited[row]
+    }
+    return delay[switch], loads
+
+
+def _by_paper(traffic: QueueTraffic, stage: StageDelays) -> StageDelays:
+    """The same stage with the paper's Eq. 4 for the mean; its variance as of an M/M/1 queue."""
+    total = traffic.load.sum(axis=1)[traffic.queue]
+    mean = paper_fifo_delay(traffic.service_seconds, total)
+    return StageDelays(
+        mean=np.where(stage.saturated, stage.mean, mean),
+        variance=mean**2,
+        fixed=np.zeros_like(mean),
+        admitted=stage.admitted,
+        saturated=stage.saturated,
+        capacity=stage.capacity,
+    )

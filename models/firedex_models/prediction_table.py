@@ -1,0 +1,269 @@
+"""What was predicted, as columns; rows and JSON are made when somebody asks for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firedex.wire import (
+    ClassPrediction,
+    Method,
+    ModelName,
+    Prediction,
+    QueuePrediction,
+    SubscriptionPrediction,
+    SwitchPrediction,
+)
+from firedex_models.delay_distribution import percentile, probability_within
+from firedex_models.site import Site
+from firedex_models.utility import UtilityColumns
+
+__all__ = ["PredictionTable", "StreamOutcome", "tabulate"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+METHODS: tuple[Method, ...] = (
+    "queueing",
+    "fluid",
+    "unstable",
+    "nothing-delivered",
+    "nothing-offered",
+)
+QUEUEING, FLUID, UNSTABLE, NOTHING_DELIVERED, NOTHING_OFFERED = range(5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOutcome:
+    """What becomes of each stream from publisher to subscriber (arrays over streams)."""
+
+    offered: Floats
+    success: Floats
+    mean: Floats
+    variance: Floats
+    fixed: Floats
+    blocked_at: Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionTable:
+    """One prediction, as columns over subscriptions; a delay that does not exist is NaN."""
+
+    site: Site
+    model: ModelName
+    offered_events_per_second: Floats
+    success_rate: Floats
+    delay_mean_seconds: Floats
+    delay_variance: Floats
+    delay_p50_seconds: Floats
+    delay_p95_seconds: Floats
+    delay_p99_seconds: Floats
+    timely_fraction: Floats
+    deadline_met: Floats
+    utility: Floats
+    maximum_utility: Floats
+    timely_utility: float
+    method: Integers
+    blocked_at: Integers
+    queues: Sequence[QueuePrediction]
+
+    @property
+    def priority(self) -> Integers:
+        """Each subscription's class."""
+        return self.site.flows.priority[self.site.subscription_flow]
+
+    @property
+    def achieved_utility_rate(self) -> float:
+        """ΣU / ΣÛ: by this we decide. 1 where nothing is worth anything."""
+        most = float(self.maximum_utility.sum())
+        return min(float(self.utility.sum()) / most, 1.0) if most > 0 else 1.0
+
+    @property
+    def achieved_utility_rate_per_subscription(self) -> float:
+        """The paper's measure: the mean of U/Û; the weights cancel."""
+        some = self.maximum_utility > 0
+        if not some.any():
+            return 1.0
+        return min(float((self.utility[some] / self.maximum_utility[some]).mean()), 1.0)
+
+    def classes(self) -> tuple[ClassPrediction, ...]:
+        """Every class that has subscriptions."""
+        priority = self.priority
+        return tuple(self._class(int(k), priority == k) for k in np.unique(priority))
+
+    def _class(self, priority: int, members: NDArray[np.bool_]) -> ClassPrediction:
+        offered = self.offered_events_per_second[members]
+        success = self.success_rate[members]
+        delivered = offered * success
+        mean = self.delay_mean_seconds[members]
+        heard = delivered > 0
+        delay = p95 = None
+        if heard.any() and np.isfinite(mean[heard]).all():
+            weight = delivered[heard] / delivered[heard].sum()
+            average = (weight * mean[heard]).sum()
+            square = (weight * (self.delay_variance[members][heard] + mean[heard] ** 2)).sum()
+            delay = float(average)
+            fitted = percentile(
+                np.array([average]), np.array([square - average**2]), np.zeros(1), 0.95
+            )
+            p95 = float(fitted[0])
+        rate = float(offered.sum())
+        return ClassPrediction(
+            priority=priority,
+            subscriptions=int(members.sum()),
+            offered_events_per_second=rate,
+            success_rate=float(delivered.sum() / rate) if rate > 0 else float(success.mean()),
+            delay_mean_seconds=delay,
+            delay_p95_seconds=p95,
+        )
+
+    def switches(self) -> tuple[SwitchPrediction, ...]:
+        """Every switch with the load of its busiest port, in the scenario's order."""
+        busiest: dict[str, float] = {s.id: 0.0 for s in self.site.scenario.network.switches}
+        for queue in self.queues:
+            if queue.kind in ("switch-out", "switch-uplink"):
+                switch = queue.id.split("->")[0]
+                busiest[switch] = max(busiest[switch], queue.utilization)
+        return tuple(
+            SwitchPrediction(id=switch, utilization=load) for switch, load in busiest.items()
+        )
+
+    @property
+    def first_to_saturate(self) -> str:
+        """The queue that would overflow first if all rates rose together."""
+        return max(self.queues, key=lambda queue: queue.utilization).id if self.queues else ""
+
+    def rows(self) -> tuple[SubscriptionPrediction, ...]:
+        """One prediction for each subscription, in the scenario's order."""
+        return tuple(self._row(row) for row in range(len(self.success_rate)))
+
+    def _row(self, row: int) -> SubscriptionPrediction:
+        site = self.site
+        subscription = site.subscriptions[row]
+        flow = site.subscription_flow[row]
+        met = self.deadline_met[row]
+        return SubscriptionPrediction(
+            subscriber=site.scenario.subscribers[site.subscription_subscriber[row]].id,
+            filter=subscription.filter,
+            flow=int(site.flows.number[flow]),
+            priority=int(site.flows.priority[flow]),
+            drop_rate=float(site.flows.drop_rate[flow]),
+            offered_events_per_second=float(self.offered_events_per_second[row]),
+            success_rate=float(self.success_rate[row]),
+            delay_mean_seconds=_known(self.delay_mean_seconds[row]),
+            delay_p50_seconds=_known(self.delay_p50_seconds[row]),
+            delay_p95_seconds=_known(self.delay_p95_seconds[row]),
+            delay_p99_seconds=_known(self.delay_p99_seconds[row]),
+            utility=float(self.utility[row]),
+            maximum_utility=float(self.maximum_utility[row]),
+            timely_fraction=float(self.timely_fraction[row]),
+            deadline_seconds=subscription.deadline_seconds,
+            deadline_met=None if np.isnan(met) else bool(met),
+            method=METHODS[self.method[row]],
+            reason=self._reason(row),
+        )
+
+    def _reason(self, row: int) -> str | None:
+        method = self.method[row]
+        if method == QUEUEING:
+            return None
+        if method == NOTHING_OFFERED:
+            return "nobody publishes a topic that the filter matches"
+        blocked = self.blocked_at[row]
+        if blocked >= 0:
+            name = self.site.downlinks.hops[blocked].name
+            return next(q.reason and f"{name}: {q.reason}" for q in self.queues if q.id == name)
+        if method == NOTHING_DELIVERED:
+            return "every event is dropped"
+        return next((f"{q.id}: {q.reason}" for q in self.queues if not q.stable), None)
+
+    def to_prediction(self) -> Prediction:
+        """The whole as a value of the contract."""
+        return Prediction(
+            model=self.model,
+            subscriptions=self.rows(),
+            classes=self.classes(),
+            switches=self.switches(),
+            queues=tuple(self.queues),
+            first_to_saturate=self.first_to_saturate,
+            utility=float(self.utility.sum()),
+            maximum_utility=float(self.maximum_utility.sum()),
+            achieved_utility_rate=self.achieved_utility_rate,
+            achieved_utility_rate_per_subscription=self.achieved_utility_rate_per_subscription,
+            timely_utility=self.timely_utility,
+            deadlines_missed=int((self.deadline_met == 0).sum()),
+        )
+
+
+def _known(delay: float) -> float | None:
+    return float(delay) if np.isfinite(delay) else None
+
+
+def tabulate(
+    site: Site, model: ModelName, outcome: StreamOutcome, queues: Sequence[QueuePrediction]
+) -> PredictionTable:
+    """Gather streams into subscriptions: a filter's delays are the mixture of its topics'."""
+    count = len(site.subscriptions)
+    of, stream = site.member_subscription, site.member_stream
+
+    def total(amount: Floats) -> Floats:
+        return np.bincount(of, amount, minlength=count)
+
+    offered = total(outcome.offered[stream])
+    weight = np.where(offered[of] > 0, outcome.offered[stream], 1.0)
+    base = total(weight)
+    success = np.divide(
+        total(weight * outcome.success[stream]), base, out=np.ones(count), where=base > 0
+    )
+    success = np.clip(success, 0.0, 1.0)
+
+    heard = weight * outcome.success[stream]
+    delivered = total(heard)
+    part = np.divide(heard, delivered[of], out=np.zeros_like(heard), where=heard > 0)
+    stream_mean = np.where(part > 0, outcome.mean[stream], 0.0)
+    with np.errstate(invalid="ignore"):
+        mean = total(part * stream_mean)
+        square = total(part * np.where(part > 0, outcome.variance[stream] + stream_mean**2, 0.0))
+        variance = np.maximum(square - mean**2, 0.0)
+    fixed = np.full(count, np.inf)
+    np.minimum.at(fixed, of, np.where(part > 0, outcome.fixed[stream], np.inf))
+    blocked_at = np.full(count, -1, dtype=np.int64)
+    np.maximum.at(blocked_at, of, outcome.blocked_at[stream])
+
+    method = np.select(
+        [offered <= 0, delivered <= 0, ~np.isfinite(mean), blocked_at >= 0],
+        [NOTHING_OFFERED, NOTHING_DELIVERED, UNSTABLE, FLUID],
+        QUEUEING,
+    )
+    exists = np.isfinite(mean) & (base > 0) & (delivered > 0)
+    mean = np.where(exists, mean, np.nan)
+    variance = np.where(exists, variance, np.nan)
+    fixed = np.where(exists, np.minimum(fixed, mean), np.nan)
+    deadline = np.array([s.deadline_seconds or np.inf for s in site.subscriptions])
+    level = np.array([s.deadline_percentile for s in site.subscriptions])
+    within = np.where(exists, 1.0, 0.0)
+    due = np.isfinite(deadline) & exists
+    within[due] = probability_within(mean[due], variance[due], fixed[due], deadline[due])
+    timely = np.where(np.isfinite(deadline), success * within, success)
+    utilities = UtilityColumns([subscription.utility for subscription in site.subscriptions])
+    return PredictionTable(
+        site=site,
+        model=model,
+        offered_events_per_second=offered,
+        success_rate=success,
+        delay_mean_seconds=mean,
+        delay_variance=variance,
+        delay_p50_seconds=percentile(mean, variance, fixed, 0.5),
+        delay_p95_seconds=percentile(mean, variance, fixed, 0.95),
+        delay_p99_seconds=percentile(mean, variance, fixed, 0.99),
+        timely_fraction=timely,
+        deadline_met=np.where(
+            np.isfinite(deadline) & (offered > 0), (within >= level).astype(float), np.nan
+        ),
+        utility=utilities.of(success),
+        maximum_utility=utilities.maximum,
+        timely_utility=float(utilities.of(timely).sum()),
+        method=method,
+        blocked_at=blocked_at,
+        queues=queues,
+    )

@@ -1,0 +1,68 @@
+"""The worth of a success rate, for many subscriptions at once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firedex.wire import (
+    CappedUtility,
+    LinearUtility,
+    LogUtility,
+    PiecewiseLinearUtility,
+    PowerUtility,
+    Utility,
+)
+
+__all__ = ["UtilityColumns", "utility_of"]
+
+Floats = NDArray[np.float64]
+
+
+def utility_of(utility: Utility, success_rate: float) -> float:
+    """The worth of one success rate."""
+    return float(UtilityColumns([utility]).of(np.array([success_rate]))[0])
+
+
+class UtilityColumns:
+    """Utility functions side by side, evaluated kind by kind rather than one by one."""
+
+    def __init__(self, utilities: Sequence[Utility]) -> None:
+        self._weight = np.array([utility.weight for utility in utilities], dtype=float)
+        rows: dict[type, list[int]] = {}
+        for row, utility in enumerate(utilities):
+            rows.setdefault(type(utility), []).append(row)
+        self._rows = {kind: np.array(at, dtype=np.int64) for kind, at in rows.items()}
+        self._parameter = np.ones(len(utilities))
+        self._points: list[tuple[int, Floats, Floats]] = []
+        for kind, name in ((CappedUtility, "enough"), (PowerUtility, "exponent")):
+            for row in self._rows.get(kind, ()):
+                self._parameter[row] = getattr(utilities[row], name)
+        for row in self._rows.get(PiecewiseLinearUtility, ()):
+            utility = utilities[row]
+            if isinstance(utility, PiecewiseLinearUtility):
+                rates, worths = zip(*utility.points, strict=True)
+                self._points.append((int(row), np.array(rates), np.array(worths)))
+
+    def of(self, success_rate: Floats) -> Floats:
+        """The worth of each subscription's success rate."""
+        shape = np.empty_like(self._weight)
+        for kind, rows in self._rows.items():
+            rate = success_rate[rows]
+            if kind is LogUtility:
+                shape[rows] = np.log1p(rate)
+            elif kind is LinearUtility:
+                shape[rows] = rate
+            elif kind is CappedUtility:
+                shape[rows] = np.minimum(rate / self._parameter[rows], 1.0)
+            elif kind is PowerUtility:
+                shape[rows] = rate ** self._parameter[rows]
+        for row, rates, worths in self._points:
+            shape[row] = np.interp(success_rate[row], rates, worths)
+        worth: Floats = self._weight * shape
+        return worth
+
+    @property
+    def maximum(self) -> Floats:
+        """The worth of losing nothing."""
+        return self.of(np.ones_like(self._weight))

@@ -1,0 +1,1 @@
+"""Spark jobs: learn utility weights, calibrate the model, validate predictions at scale."""
