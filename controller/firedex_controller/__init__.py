@@ -1,1 +1,1 @@
-"""OpenFlow for FireDeX: pure rule compilation and a thin controller app. Knows only ``firedex.wire``."""
+"""OpenFlow: pure rule compilation and a thin controller app. Knows only ``firedex.wire``."""

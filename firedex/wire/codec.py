@@ -7,7 +7,6 @@ Strict on what others ask of us (an unknown key is refused by name); tolerant on
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -21,9 +20,13 @@ __all__ = ["from_json", "from_plain", "problems_of", "to_json", "to_plain"]
 T = TypeVar("T")
 
 
-@cache
-def _adapter(of: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(of)
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(of: Any) -> TypeAdapter[Any]:
+    if of not in _ADAPTERS:
+        _ADAPTERS[of] = TypeAdapter(of)
+    return _ADAPTERS[of]
 
 
 def from_plain(of: type[T], data: object, *, tolerant: bool = False) -> T:

@@ -41,9 +41,7 @@ def check_filter(name: str) -> str:
         )
     for position, level in enumerate(levels):
         if "#" in level and (level != "#" or position != len(levels) - 1):
-            raise ValueError(
-                f"{name!r}: '#' must be the whole of the last level, as in 'smoke/#'"
-            )
+            raise ValueError(f"{name!r}: '#' must be the whole of the last level, as in 'smoke/#'")
         if "+" in level and level != "+":
             raise ValueError(f"{name!r}: '+' must be a whole level, as in 'smoke/+/floor'")
     return name

@@ -32,7 +32,7 @@ class Buffer:
     """What a full queue does.
 
     ``shared-push-out``: ``packets`` in all classes together, an arrival evicts the lowest class.
-    ``per-class-head-drop``: ``packets`` for each class, the oldest is dropped (Open vSwitch leaves).
+    ``per-class-head-drop``: ``packets`` for each class, the oldest is dropped (as in OVS).
     """
 
     kind: Literal["shared-push-out", "per-class-head-drop"]
@@ -62,7 +62,7 @@ class Switch:
 
 @value
 class Link:
-    """A link between two switches; events cross it away from the broker, publications towards it."""
+    """A link between two switches; events cross it from the broker, publications to it."""
 
     from_: Annotated[Identifier, Field(alias="from")]
     to: Identifier

@@ -51,7 +51,7 @@ def mqtt_sn_publish_bytes(payload_bytes: int) -> int:
 
 
 def mqtt_publish_bytes(payload_bytes: int, topic: str, qos: int, property_bytes: int = 0) -> int:
-    """Size of an MQTT 5 PUBLISH packet: fixed header, topic name, packet id, properties, payload."""
+    """Size of an MQTT 5 PUBLISH packet: header, topic name, packet id, properties, payload."""
     variable_header = 2 + len(topic.encode()) + (2 if qos else 0)
     properties = _variable_length_bytes(property_bytes) + property_bytes
     remaining = variable_header + properties + payload_bytes

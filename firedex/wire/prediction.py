@@ -19,12 +19,14 @@ __all__ = [
     "Method",
     "ModelName",
     "Prediction",
+    "QueueKind",
     "QueuePrediction",
     "SubscriptionPrediction",
     "SwitchPrediction",
 ]
 
 ModelName = Literal["fan-out", "independent"]
+QueueKind = Literal["switch-uplink", "broker-in", "broker-out", "switch-in", "switch-out"]
 Method = Literal["queueing", "fluid", "unstable", "nothing-delivered", "nothing-offered"]
 
 
@@ -33,7 +35,8 @@ class SubscriptionPrediction:
     """What one subscription will get.
 
     ``method``: ``queueing`` (stable queues all the way), ``fluid`` (a finite buffer overflows: a
-    coarse figure), ``unstable`` (an endless queue grows without bound), ``nothing-delivered``, ``nothing-offered``.
+    coarse figure), ``unstable`` (an endless queue grows without bound),
+    ``nothing-delivered``, ``nothing-offered``.
     """
 
     subscriber: Identifier
@@ -81,7 +84,7 @@ class QueuePrediction:
     """Any queue of the model: offered load over capacity, and what is wrong with it if anything."""
 
     id: str
-    kind: Literal["switch-uplink", "broker-in", "broker-out", "switch-in", "switch-out"]
+    kind: QueueKind
     utilization: NonNegative
     stable: bool
     reason: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from firedex.wire.errors import Path, Problem
-from firedex.wire.mqtt_names import check_filter, check_topic, has_wildcard, matches
+from firedex.wire.mqtt_names import check_filter, check_topic, has_wildcard
 from firedex.wire.network_paths import path_problem, switches_on_path
 from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
 
@@ -39,6 +39,10 @@ def _get(item: Any, key: str, default: Any = None) -> Any:
     if isinstance(item, Mapping):
         return item.get(key, default)
     return getattr(item, "from_" if key == "from" else key, default)
+
+
+def _broker_switch(raw: Any) -> Any:
+    return _get(_get(_get(raw, "network"), "broker"), "switch")
 
 
 def _items(raw: Any, *keys: str) -> Iterator[tuple[int, Any]]:
@@ -90,7 +94,9 @@ def _unknown_switches(raw: Any, switches: Mapping[str, Any]) -> Iterator[Problem
         references += [
             (("network", "links", index, end), _get(link, end)) for end in ("from", "to")
         ]
-    references.append((("network", "broker", "switch"), _get(_get(_get(raw, "network"), "broker"), "switch")))
+    references.append(
+        (("network", "broker", "switch"), _get(_get(_get(raw, "network"), "broker"), "switch"))
+    )
     unknown = False
     for path, name in references:
         if isinstance(name, str) and name not in switches:
@@ -104,7 +110,7 @@ def _unreachable(raw: Any) -> Iterator[Problem]:
     links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
     if not all(isinstance(end, str) for link in links for end in link):
         return
-    at = _get(_get(_get(raw, "network"), "broker"), "switch")
+    at = _broker_switch(raw)
     for part in ("publishers", "subscribers"):
         for index, party in _items(raw, part):
             switch = _get(party, "switch")
@@ -124,7 +130,9 @@ def _unknown_topics(raw: Any, topics: Mapping[str, Any]) -> Iterator[Problem]:
             name = _get(publication, "topic")
             references.append((path, name))
             if isinstance(name, str) and name in seen:
-                yield Problem(path=path, message=f"{name!r} is already published above; add the rates")
+                yield Problem(
+                    path=path, message=f"{name!r} is already published above; add the rates"
+                )
             if isinstance(name, str):
                 seen.add(name)
     for index, item in _items(_get(_get(raw, "network"), "broker"), "forwarded"):
@@ -154,55 +162,55 @@ def _assignment_problems(raw: Any, switches: Mapping[str, Any]) -> Iterator[Prob
         return
     wanted, classes = _subscribed(raw, switches)
     seen: set[tuple[str, str]] = set()
-    flows: dict[tuple[str, int], tuple[int, tuple[Any, ...]]] = {}
     for index, entry in _items(raw, "assignment"):
-        subscriber, name, flow = (_get(entry, key) for key in ("subscriber", "filter", "flow"))
+        subscriber, name = _get(entry, "subscriber"), _get(entry, "filter")
         if not isinstance(subscriber, str) or not isinstance(name, str):
             continue
+        message = None
         if subscriber not in classes:
-            yield Problem(
-                path=("assignment", index, "subscriber"),
-                message=f"unknown subscriber {subscriber!r}; {_known(classes)}",
-            )
-            continue
-        if (subscriber, name) not in wanted:
-            yield Problem(
-                path=("assignment", index, "filter"),
-                message=f"{subscriber!r} has no subscription to {name!r}",
-            )
-        if (subscriber, name) in seen:
-            yield Problem(
-                path=("assignment", index, "filter"),
-                message=f"{name!r} of {subscriber!r} is already assigned above",
-            )
+            where = "subscriber"
+            message = f"unknown subscriber {subscriber!r}; {_known(classes)}"
+        elif (subscriber, name) not in wanted:
+            where = "filter"
+            message = f"{subscriber!r} has no subscription to {name!r}"
+        elif (subscriber, name) in seen:
+            where = "filter"
+            message = f"{name!r} of {subscriber!r} is already assigned above"
+        if message:
+            yield Problem(path=("assignment", index, where), message=message)
         seen.add((subscriber, name))
-        priority = _get(entry, "priority")
-        if isinstance(priority, int) and priority >= classes[subscriber] > 0:
-            yield Problem(
-                path=("assignment", index, "priority"),
-                message=f"{priority} is not a class here: the switches on the way to "
-                f"{subscriber!r} offer {classes[subscriber]}, numbered 0 to "
-                f"{classes[subscriber] - 1}",
-            )
-        if isinstance(flow, int):
-            said = (
-                priority,
-                _get(entry, "drop_rate", 0.0),
-                _get(entry, "enforced_at", "gateway"),
-            )
-            first, before = flows.setdefault((subscriber, flow), (index, said))
-            if said != before:
-                yield Problem(
-                    path=("assignment", index),
-                    message=f"flow {flow} of {subscriber!r} has one priority, drop rate and place "
-                    f"of enforcement; assignment[{first}] says otherwise",
-                )
     for subscriber, name in sorted(wanted - seen):
         yield Problem(
             path=("assignment",),
             message=f"nothing is assigned to {name!r} of {subscriber!r}; "
             "assign every subscription, or leave 'assignment' out to plan",
         )
+    yield from _flow_problems(raw, classes)
+
+
+def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
+    """Classes that are not there, and flows that are said to be two things at once."""
+    flows: dict[tuple[Any, Any], tuple[int, tuple[Any, ...]]] = {}
+    for index, entry in _items(raw, "assignment"):
+        subscriber, flow = _get(entry, "subscriber"), _get(entry, "flow")
+        priority = _get(entry, "priority")
+        offered = classes.get(subscriber, 0) if isinstance(subscriber, str) else 0
+        if isinstance(priority, int) and priority >= offered > 0:
+            yield Problem(
+                path=("assignment", index, "priority"),
+                message=f"{priority} is not a class here: the switches on the way to "
+                f"{subscriber!r} offer {offered}, numbered 0 to {offered - 1}",
+            )
+        if not isinstance(flow, int) or not isinstance(subscriber, str):
+            continue
+        said = (priority, _get(entry, "drop_rate", 0.0), _get(entry, "enforced_at", "gateway"))
+        first, before = flows.setdefault((subscriber, flow), (index, said))
+        if said != before:
+            yield Problem(
+                path=("assignment", index),
+                message=f"flow {flow} of {subscriber!r} has one priority, drop rate and place "
+                f"of enforcement; assignment[{first}] says otherwise",
+            )
 
 
 def _subscribed(
@@ -210,7 +218,7 @@ def _subscribed(
 ) -> tuple[set[tuple[str, str]], dict[str, int]]:
     """Every (subscriber, filter), and the fewest classes on the way to each subscriber."""
     links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
-    at = _get(_get(_get(raw, "network"), "broker"), "switch")
+    at = _broker_switch(raw)
     wanted: set[tuple[str, str]] = set()
     classes: dict[str, int] = {}
     for _, subscriber in _items(raw, "subscribers"):

@@ -23,9 +23,7 @@ def percentile(mean: Floats, variance: Floats, fixed: Floats, level: float) -> F
     return result
 
 
-def probability_within(
-    mean: Floats, variance: Floats, fixed: Floats, deadline: Floats
-) -> Floats:
+def probability_within(mean: Floats, variance: Floats, fixed: Floats, deadline: Floats) -> Floats:
     """The fraction of delivered events that arrive within ``deadline``."""
     shape, scale, spread = _gamma(mean, variance, fixed)
     result = np.where(mean <= deadline, 1.0, 0.0)

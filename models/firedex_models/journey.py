@@ -1,7 +1,7 @@
 """A packet's way through several stages of queues: delays add, losses multiply.
 
 Each stage is taken as if its batches arrived at one instant, as they do at the first. Behind a link
-that has already spread a batch out this overstates the wait (``docs/model.md``, *Several switches*).
+that has already spread a batch out this overstates the wait (``docs/model.md``).
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from firedex_models.grouping import group_sums
 from firedex_models.link_queues import LinkQueues, StageDelays, stage_delays
 from firedex_models.network_hops import Hop, Route
 from firedex_models.periodic_arrivals import Sources
@@ -146,7 +147,7 @@ def _lookup(
     packets = load.rate[here] * survival
     if depth == 0 and load.counted_on_arrival is not None:
         packets = load.counted_on_arrival[here]
-    arriving = np.bincount(switch, packets, minlength=len(names))
+    arriving = group_sums(switch, packets, len(names))
     rate = np.full(len(names), np.inf)
     for hop in hops:
         if hop.switch.managed and hop.switch.in_packets_per_second is not None:

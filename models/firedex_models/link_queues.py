@@ -74,11 +74,9 @@ def stage_delays(traffic: QueueTraffic, links: LinkQueues, sources: Sources) -> 
     saturated = capacity.saturated[cell]
     service = own_transmission(traffic.service_seconds, links.burst_seconds[traffic.queue])
     service_square = size_scale_moment(traffic.size_variability, 2) * service**2
-    variance = (
-        (square - mean**2)
-        + (service_square - service**2)
-        + np.where(saturated, 0.0, 2 * waits.covariance * factor[cell])
-    )
+    with np.errstate(invalid="ignore"):
+        waiting = np.where(saturated, 0.0, square - mean**2 + 2 * waits.covariance * factor[cell])
+    variance = waiting + service_square - service**2
     return StageDelays(
         mean=mean + service,
         variance=variance,
@@ -129,11 +127,9 @@ def _bounded_by_buffers(
         packets=links.buffer_packets,
     )
     saturated = capacity.saturated[cell]
-    class_mean = np.divide(
-        waiting, packet_rate, out=np.zeros_like(waiting), where=packet_rate > 0
-    )
-    excess = np.maximum(
-        np.divide(class_mean, full, out=np.zeros_like(full), where=full > 0), 1.0
-    )[cell]
+    class_mean = np.divide(waiting, packet_rate, out=np.zeros_like(waiting), where=packet_rate > 0)
+    excess = np.maximum(np.divide(class_mean, full, out=np.zeros_like(full), where=full > 0), 1.0)[
+        cell
+    ]
     bounded = np.where(saturated, full[cell], mean / excess)
     return bounded, np.where(saturated, full[cell] ** 2, square / excess**2)

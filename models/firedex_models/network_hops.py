@@ -6,6 +6,7 @@ towards another switch the link's. Ways towards the broker and away from it do n
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def _route(scenario: Scenario, switches: Sequence[str], *, towards_broker: bool)
         way = switches_on_path(links, network.broker.switch, switch)
         path = [*reversed(way), "broker"] if towards_broker else [*way, "hosts"]
         ways[switch] = []
-        for depth, (here, there) in enumerate(zip(path, path[1:], strict=False)):
+        for depth, (here, there) in enumerate(pairwise(path)):
             name = f"{here}->{there}"
             if name not in rows:
                 speed = bandwidth.get((here, there), known[here].bandwidth_bits_per_second)

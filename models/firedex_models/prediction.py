@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from firedex.wire import Assignment, ModelName, Scenario
 from firedex_models.errors import NotAssigned
+from firedex_models.grouping import group_sums
 from firedex_models.journey import Journey, Load, travel
 from firedex_models.network_hops import Route, uplinks
 from firedex_models.periodic_arrivals import Sources
@@ -123,10 +124,12 @@ def _inbound(scenario: Scenario, *, paper_fifo: bool) -> _Inbound:
     order = np.argsort(all_topic, kind="stable")
 
     def total(amount: Floats) -> Floats:
-        return np.bincount(all_topic, amount, minlength=topics)
+        return group_sums(all_topic, amount, topics)
 
     arrived = total(arriving)
-    weight = np.divide(arriving, arrived[all_topic], out=np.zeros_like(arriving), where=arriving > 0)
+    weight = np.divide(
+        arriving, arrived[all_topic], out=np.zeros_like(arriving), where=arriving > 0
+    )
     with np.errstate(invalid="ignore"):
         mean = total(np.where(weight > 0, weight * delay, 0.0))
         variance = total(np.where(weight > 0, weight * square, 0.0)) - mean**2
@@ -171,8 +174,8 @@ def _through_broker(site: Site, inbound: _Inbound) -> _Broker:
         in_load = arriving / broker.in_events_per_second
     if broker.out_events_per_second is not None:
         subscriber = flows.subscriber[streams.flow]
-        leaving = np.bincount(
-            subscriber, inbound.arrived[streams.topic], minlength=len(site.scenario.subscribers)
+        leaving = group_sums(
+            subscriber, inbound.arrived[streams.topic], len(site.scenario.subscribers)
         )
         by_subscriber = mm1_delay(broker.out_events_per_second, leaving)
         mean, variance = mean + by_subscriber[subscriber], variance + by_subscriber[subscriber] ** 2

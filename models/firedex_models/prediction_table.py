@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from firedex.wire import (
     SwitchPrediction,
 )
 from firedex_models.delay_distribution import percentile, probability_within
+from firedex_models.grouping import group_sums
 from firedex_models.site import Site
 from firedex_models.utility import UtilityColumns
 
@@ -55,9 +57,7 @@ class PredictionTable:
     success_rate: Floats
     delay_mean_seconds: Floats
     delay_variance: Floats
-    delay_p50_seconds: Floats
-    delay_p95_seconds: Floats
-    delay_p99_seconds: Floats
+    delay_fixed_seconds: Floats
     timely_fraction: Floats
     deadline_met: Floats
     utility: Floats
@@ -66,6 +66,26 @@ class PredictionTable:
     method: Integers
     blocked_at: Integers
     queues: Sequence[QueuePrediction]
+
+    @cached_property
+    def delay_p50_seconds(self) -> Floats:
+        """The median delay of each subscription's delivered events."""
+        return self._percentile(0.50)
+
+    @cached_property
+    def delay_p95_seconds(self) -> Floats:
+        """The delay that 95 % of each subscription's delivered events stay below."""
+        return self._percentile(0.95)
+
+    @cached_property
+    def delay_p99_seconds(self) -> Floats:
+        """The delay that 99 % of each subscription's delivered events stay below."""
+        return self._percentile(0.99)
+
+    def _percentile(self, level: float) -> Floats:
+        return percentile(
+            self.delay_mean_seconds, self.delay_variance, self.delay_fixed_seconds, level
+        )
 
     @property
     def priority(self) -> Integers:
@@ -207,7 +227,7 @@ def tabulate(
     of, stream = site.member_subscription, site.member_stream
 
     def total(amount: Floats) -> Floats:
-        return np.bincount(of, amount, minlength=count)
+        return group_sums(of, amount, count)
 
     offered = total(outcome.offered[stream])
     weight = np.where(offered[of] > 0, outcome.offered[stream], 1.0)
@@ -253,9 +273,7 @@ def tabulate(
         success_rate=success,
         delay_mean_seconds=mean,
         delay_variance=variance,
-        delay_p50_seconds=percentile(mean, variance, fixed, 0.5),
-        delay_p95_seconds=percentile(mean, variance, fixed, 0.95),
-        delay_p99_seconds=percentile(mean, variance, fixed, 0.99),
+        delay_fixed_seconds=fixed,
         timely_fraction=timely,
         deadline_met=np.where(
             np.isfinite(deadline) & (offered > 0), (within >= level).astype(float), np.nan

@@ -40,7 +40,8 @@ class Waits:
 def residual_service(traffic: QueueTraffic, admitted: Floats, order: int) -> Floats:
     """b_n: λ E[Sⁿ] summed over the classes below each class."""
     moment = traffic.service_moment(order, admitted)
-    return moment.sum(axis=1, keepdims=True) - np.cumsum(moment, axis=1)
+    below: Floats = moment.sum(axis=1, keepdims=True) - np.cumsum(moment, axis=1)
+    return below
 
 
 def found_work(traffic: QueueTraffic, admitted: Floats) -> Floats:
@@ -87,9 +88,7 @@ def _mates_ahead(traffic: QueueTraffic) -> tuple[Floats, Floats]:
     survival, service = traffic.survival, traffic.service_seconds
     same = np.maximum(batches.work[cell] - survival * service, 0.0)
     same_square = np.maximum(batches.square[cell] - survival * service**2, 0.0)
-    same_survival_square = np.maximum(
-        batches.survival_square[cell] - survival**2 * service**2, 0.0
-    )
+    same_survival_square = np.maximum(batches.survival_square[cell] - survival**2 * service**2, 0.0)
     higher = (np.cumsum(batches.work, axis=1) - batches.work)[cell]
     spread = batches.square - batches.survival_square
     higher_variance = (np.cumsum(spread, axis=1) - spread)[cell]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from firedex.wire import QueuePrediction
+from firedex.wire import QueueKind, QueuePrediction
 from firedex_models.journey import Journey
 from firedex_models.network_hops import Route
 from firedex_models.site import Site
@@ -21,12 +21,9 @@ def queue_report(
     broker_in_load: float | None,
     broker_out_load: Floats | None,
 ) -> list[QueuePrediction]:
-    """All queues in the order in which an event meets them; of the broker's outbound ones the busiest."""
+    """All queues in the order in which events meet them; of those out of the broker the busiest."""
     broker = site.scenario.network.broker.id
-    queues = [
-        _hop(hop.name, "switch-uplink", up.hop_load[row], up.saturated[row], has_buffer=hop.switch.buffer is not None)
-        for row, hop in enumerate(up_route.hops)
-    ]
+    queues = _hops("switch-uplink", up_route, up)
     if broker_in_load is not None:
         queues.append(_single(f"{broker} in", "broker-in", broker_in_load))
     if broker_out_load is not None and broker_out_load.size:
@@ -36,18 +33,28 @@ def queue_report(
     queues += [
         _single(f"{switch} in", "switch-in", load) for switch, load in down.switch_in_load.items()
     ]
-    queues += [
-        _hop(hop.name, "switch-out", down.hop_load[row], down.saturated[row], has_buffer=hop.switch.buffer is not None)
-        for row, hop in enumerate(site.downlinks.hops)
-    ]
+    queues += _hops("switch-out", site.downlinks, down)
     return queues
 
 
-def _single(name: str, kind: str, utilization: float) -> QueuePrediction:
+def _hops(kind: QueueKind, route: Route, journey: Journey) -> list[QueuePrediction]:
+    return [
+        _hop(
+            hop.name,
+            kind,
+            journey.hop_load[row],
+            journey.saturated[row],
+            endless=hop.switch.buffer is None,
+        )
+        for row, hop in enumerate(route.hops)
+    ]
+
+
+def _single(name: str, kind: QueueKind, utilization: float) -> QueuePrediction:
     stable = utilization < 1
     return QueuePrediction(
         id=name,
-        kind=kind,  # type: ignore[arg-type]  # a literal of the caller
+        kind=kind,
         utilization=utilization,
         stable=stable,
         reason=None if stable else _grows(utilization),
@@ -55,23 +62,25 @@ def _single(name: str, kind: str, utilization: float) -> QueuePrediction:
 
 
 def _hop(
-    name: str, kind: str, load: Floats, saturated: NDArray[np.bool_], *, has_buffer: bool
+    name: str, kind: QueueKind, load: Floats, saturated: NDArray[np.bool_], *, endless: bool
 ) -> QueuePrediction:
     utilization = float(load.sum())
     reason = None
     if saturated.any():
         first = int(np.flatnonzero(saturated)[0])
-        reason = _grows(utilization) if not has_buffer else (
-            f"offered {utilization:.3g} times what it carries: its buffer overflows"
-        )
+        reason = _grows(utilization) if endless else _overflows(utilization)
         reason += f" from class {first} down" if len(load) > 1 else ""
     return QueuePrediction(
         id=name,
-        kind=kind,  # type: ignore[arg-type]  # a literal of the caller
+        kind=kind,
         utilization=utilization,
         stable=reason is None,
         reason=reason,
     )
+
+
+def _overflows(utilization: float) -> str:
+    return f"offered {utilization:.3g} times what it carries: its buffer overflows"
 
 
 def _grows(utilization: float) -> str:

@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from firedex_models.grouping import group_sums
+
 __all__ = ["Batches", "QueueTraffic"]
 
 Floats = NDArray[np.float64]
@@ -42,7 +44,7 @@ class QueueTraffic:
     def per_class(self, amount: Floats) -> Floats:
         """Sum ``amount`` over the streams of each queue and class."""
         cell = self.queue * self.classes + self.priority
-        sums = np.bincount(cell, amount, minlength=self.queues * self.classes)
+        sums = group_sums(cell, amount, self.queues * self.classes)
         return sums.reshape(self.queues, self.classes)
 
     @cached_property
@@ -95,7 +97,7 @@ class Batches:
         self._skew = np.cumsum(self._sum(skew), axis=1)
 
     def _sum(self, amount: Floats) -> Floats:
-        sums = np.bincount(self._cell, amount, minlength=self._shape[0] * self._shape[1])
+        sums = group_sums(self._cell, amount, self._shape[0] * self._shape[1])
         return sums.reshape(self._shape)
 
     @cached_property
@@ -122,7 +124,7 @@ class Batches:
     def per_queue(self, amount: Floats) -> Floats:
         """Sum ``amount`` (batches × classes) over the batches of each queue."""
         columns = [
-            np.bincount(self.queue, amount[:, column], minlength=self._queues)
+            group_sums(self.queue, amount[:, column], self._queues)
             for column in range(amount.shape[1])
         ]
         return np.stack(columns, axis=1)

@@ -67,18 +67,14 @@ def compile_site(scenario: Scenario, assignment: Sequence[Assignment]) -> Site:
     position = {subscriber.id: row for row, subscriber in enumerate(scenario.subscribers)}
     flows, flow_of = _flows(assignment, position)
     subscriptions: list[Subscription] = []
-    owner: list[int] = []
     on_flow: list[int] = []
-    matched: list[Integers] = []
-    for row, subscriber in enumerate(scenario.subscribers):
-        for subscription in subscriber.subscriptions:
-            subscriptions.append(subscription)
-            owner.append(row)
-            on_flow.append(flow_of[subscriber.id, subscription.filter])
-            matched.append(index.matching(subscription.filter))
-    counts = np.fromiter(map(len, matched), dtype=np.int64, count=len(matched))
-    member_subscription = np.repeat(np.arange(len(matched)), counts)
-    member_topic = np.concatenate(matched) if matched else np.array([], dtype=np.int64)
+    for subscriber in scenario.subscribers:
+        subscriptions += subscriber.subscriptions
+        mine = flow_of.get(subscriber.id, {})
+        on_flow += [mine[subscription.filter] for subscription in subscriber.subscriptions]
+    counts, member_topic = index.matching_each([s.filter for s in subscriptions])
+    member_subscription = np.repeat(np.arange(len(subscriptions)), counts)
+    wanted = [len(subscriber.subscriptions) for subscriber in scenario.subscribers]
     subscription_flow = np.array(on_flow, dtype=np.int64)
     streams, member_stream = _streams(
         scenario, flows, subscriptions, subscription_flow, member_subscription, member_topic
@@ -87,7 +83,7 @@ def compile_site(scenario: Scenario, assignment: Sequence[Assignment]) -> Site:
     return Site(
         scenario=scenario,
         subscriptions=subscriptions,
-        subscription_subscriber=np.array(owner, dtype=np.int64),
+        subscription_subscriber=np.repeat(np.arange(len(wanted)), wanted),
         subscription_flow=subscription_flow,
         flows=flows,
         streams=streams,
@@ -100,16 +96,17 @@ def compile_site(scenario: Scenario, assignment: Sequence[Assignment]) -> Site:
 
 def _flows(
     assignment: Sequence[Assignment], position: dict[str, int]
-) -> tuple[Flows, dict[tuple[str, str], int]]:
-    flow_of: dict[tuple[str, str], int] = {}
-    rows: dict[tuple[str, int], int] = {}
+) -> tuple[Flows, dict[str, dict[str, int]]]:
+    """The flows, and for each subscriber which of them each filter goes to."""
+    flow_of: dict[str, dict[str, int]] = {}
+    rows: dict[str, dict[int, int]] = {}
     kept: list[Assignment] = []
     for entry in assignment:
-        key = (entry.subscriber, entry.flow)
-        if key not in rows:
-            rows[key] = len(kept)
+        numbered = rows.setdefault(entry.subscriber, {})
+        row = numbered.setdefault(entry.flow, len(kept))
+        if row == len(kept):
             kept.append(entry)
-        flow_of[entry.subscriber, entry.filter] = rows[key]
+        flow_of.setdefault(entry.subscriber, {})[entry.filter] = row
     flows = Flows(
         subscriber=np.array([position[e.subscriber] for e in kept], dtype=np.int64),
         number=np.array([e.flow for e in kept], dtype=np.int64),

@@ -22,16 +22,21 @@ class TopicIndex:
     def __init__(self, topics: Sequence[str]) -> None:
         self._topics = topics
         self._position = {name: index for index, name in enumerate(topics)}
-        self._answers: dict[str, NDArray[np.int64]] = {}
+
+    def matching_each(self, filters: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For many filters: how many topics each matches, and those topics one after another."""
+        number: dict[str, int] = {}
+        asked = np.array([number.setdefault(name, len(number)) for name in filters], dtype=np.int64)
+        answers = [self.matching(name) for name in number]
+        count = np.fromiter(map(len, answers), dtype=np.int64, count=len(answers))
+        start = np.cumsum(count) - count
+        together = np.concatenate([*answers, np.array([], dtype=np.int64)])
+        count, start = count[asked], start[asked]
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return count, together[np.repeat(start, count) + within]
 
     def matching(self, filter_name: str) -> NDArray[np.int64]:
         """Positions of the topics that ``filter_name`` matches, ascending."""
-        answer = self._answers.get(filter_name)
-        if answer is None:
-            answer = self._answers[filter_name] = self._find(filter_name)
-        return answer
-
-    def _find(self, filter_name: str) -> NDArray[np.int64]:
         if "+" not in filter_name and "#" not in filter_name:
             position = self._position.get(filter_name)
             return np.array([] if position is None else [position], dtype=np.int64)

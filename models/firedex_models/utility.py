@@ -29,20 +29,19 @@ class UtilityColumns:
 
     def __init__(self, utilities: Sequence[Utility]) -> None:
         self._weight = np.array([utility.weight for utility in utilities], dtype=float)
-        rows: dict[type, list[int]] = {}
-        for row, utility in enumerate(utilities):
-            rows.setdefault(type(utility), []).append(row)
-        self._rows = {kind: np.array(at, dtype=np.int64) for kind, at in rows.items()}
+        kinds = [LogUtility, LinearUtility, CappedUtility, PowerUtility, PiecewiseLinearUtility]
+        kind_of = np.array([kinds.index(type(utility)) for utility in utilities], dtype=np.int64)
+        self._rows = {kind: np.flatnonzero(kind_of == n) for n, kind in enumerate(kinds)}
         self._parameter = np.ones(len(utilities))
         self._points: list[tuple[int, Floats, Floats]] = []
         for kind, name in ((CappedUtility, "enough"), (PowerUtility, "exponent")):
-            for row in self._rows.get(kind, ()):
+            for row in self._rows[kind].tolist():
                 self._parameter[row] = getattr(utilities[row], name)
-        for row in self._rows.get(PiecewiseLinearUtility, ()):
+        for row in self._rows[PiecewiseLinearUtility].tolist():
             utility = utilities[row]
             if isinstance(utility, PiecewiseLinearUtility):
                 rates, worths = zip(*utility.points, strict=True)
-                self._points.append((int(row), np.array(rates), np.array(worths)))
+                self._points.append((row, np.array(rates), np.array(worths)))
 
     def of(self, success_rate: Floats) -> Floats:
         """The worth of each subscription's success rate."""

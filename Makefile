@@ -1,0 +1,39 @@
+# Two commands: `make demo` runs the main job, `make test` passes the tests.
+# Each sets up everything first (scripts/set-up), on a machine that has nothing of ours.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+export VENV
+
+.PHONY: help setup demo test test-long check format bench clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## Install everything that the rest needs
+	@scripts/set-up
+
+demo: setup ## Plan and predict the built-in high-rise fire
+	@$(BIN)/firedex plan builtin:high-rise
+
+test: setup ## Run the tests (under 20 minutes)
+	$(BIN)/python -m pytest -n auto -m "not long"
+
+test-long: setup ## Run the statistical and endurance bars at full length
+	$(BIN)/python -m pytest -m long
+
+check: setup ## Lint, types and import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## Run every benchmark
+	@$(BIN)/firedex bench --all
+
+clean: ## Remove what set-up and tests made here
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,106 @@
+"""Predictions and plans as tables for people."""
+
+from rich.console import Console
+from rich.table import Table
+
+from firedex.wire import Prediction, Scenario
+
+__all__ = ["show_plan", "show_prediction"]
+
+MOST_FILTERS = 3
+
+
+def show_plan(
+    console: Console, scenario: Scenario, prediction: Prediction, *, everything: bool
+) -> None:
+    """What goes into each class, and what it will get."""
+    wanted = sum(len(subscriber.subscriptions) for subscriber in scenario.subscribers)
+    console.print(
+        f"[bold]{scenario.name}[/bold]: {wanted} subscriptions of {len(scenario.subscribers)} "
+        f"subscribers to {len(scenario.topics)} topics"
+    )
+    show_prediction(console, prediction, everything=everything, with_filters=True)
+
+
+def show_prediction(
+    console: Console, prediction: Prediction, *, everything: bool, with_filters: bool = False
+) -> None:
+    """What each class (or each subscription) will get, and how full the network is."""
+    console.print(_subscriptions(prediction) if everything else _classes(prediction, with_filters))
+    for switch in prediction.switches:
+        console.print(f"switch {switch.id}: {switch.utilization:.1%} loaded")
+    if prediction.first_to_saturate:
+        console.print(f"first to saturate: {prediction.first_to_saturate}")
+    for queue in prediction.queues:
+        if queue.reason:
+            console.print(f"[yellow]{queue.id}: {queue.reason}[/yellow]", highlight=False)
+    console.print(
+        f"utility {prediction.utility:.2f} of {prediction.maximum_utility:.2f} "
+        f"({prediction.achieved_utility_rate:.1%}; "
+        f"{prediction.achieved_utility_rate_per_subscription:.1%} by the paper's averaging), "
+        f"within deadlines {prediction.timely_utility:.2f}; "
+        f"deadlines missed: {prediction.deadlines_missed}"
+    )
+
+
+def _classes(prediction: Prediction, with_filters: bool) -> Table:
+    table = Table(title=f"By class, {prediction.model} model", title_justify="left")
+    for heading in ("class", "subscriptions", "offered/s", "drop", "delivered", "mean", "p95"):
+        table.add_column(heading, justify="right")
+    if with_filters:
+        table.add_column("what is in it")
+    for row in prediction.classes:
+        members = [s for s in prediction.subscriptions if s.priority == row.priority]
+        drops = [s.drop_rate for s in members]
+        cells = [
+            str(row.priority),
+            str(row.subscriptions),
+            f"{row.offered_events_per_second:.1f}",
+            _range(min(drops), max(drops)),
+            f"{row.success_rate:.1%}",
+            _delay(row.delay_mean_seconds),
+            _delay(row.delay_p95_seconds),
+        ]
+        if with_filters:
+            cells.append(_some([f"{s.subscriber} {s.filter}" for s in members]))
+        table.add_row(*cells)
+    return table
+
+
+def _subscriptions(prediction: Prediction) -> Table:
+    table = Table(title=f"By subscription, {prediction.model} model", title_justify="left")
+    table.add_column("subscriber")
+    table.add_column("filter")
+    for heading in ("flow", "class", "drop", "delivered", "mean", "p95", "deadline"):
+        table.add_column(heading, justify="right")
+    for row in prediction.subscriptions:
+        deadline = "" if row.deadline_seconds is None else _delay(row.deadline_seconds)
+        if row.deadline_met is not None:
+            deadline += " met" if row.deadline_met else " [red]missed[/red]"
+        table.add_row(
+            row.subscriber,
+            row.filter,
+            str(row.flow),
+            str(row.priority),
+            f"{row.drop_rate:.1%}",
+            f"{row.success_rate:.1%}",
+            _delay(row.delay_mean_seconds),
+            _delay(row.delay_p95_seconds),
+            deadline,
+        )
+    return table
+
+
+def _delay(seconds: float | None) -> str:
+    if seconds is None:
+        return "none"
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _range(least: float, most: float) -> str:
+    return f"{least:.1%}" if most - least < 5e-4 else f"{least:.0%}-{most:.0%}"
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:MOST_FILTERS])
+    return shown if len(names) <= MOST_FILTERS else f"{shown}, … ({len(names)})"
