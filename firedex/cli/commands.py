@@ -2,6 +2,8 @@
 
 import json
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import NoReturn, get_args
 
 import click
@@ -9,8 +11,14 @@ from rich.console import Console
 
 from firedex import __version__
 from firedex.benchmarks import BENCHMARKS, run_benchmark
-from firedex.cli.tables import show_plan, show_prediction
+from firedex.cli.tables import show_comparison, show_plan, show_prediction
 from firedex.planning import PlanningError, plan_scenario
+from firedex.prototype_measurements import (
+    MeasurementsError,
+    compare,
+    read_experiments,
+    scenario_of,
+)
 from firedex.scenario_file import (
     InvalidScenarioFile,
     ScenarioFileError,
@@ -169,6 +177,37 @@ def bench(name: str | None, everything: bool, as_json: bool) -> None:
         kept = kept and all(comparison.kept for comparison in result.comparisons)
         click.echo(_plain_json(result.as_plain()) if as_json else result.as_text())
     sys.exit(0 if kept else BAR_NOT_KEPT)
+
+
+@firedex.command(epilog="Example: firedex measurements ../shared/reference")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--scenarios",
+    "write_to",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write each experiment as a scenario into this folder, for firedex predict.",
+)
+@json_option
+def measurements(folder: Path, write_to: Path | None, as_json: bool) -> None:
+    """Put the recorded delays of the paper authors' prototype beside what the model predicts.
+
+    FOLDER holds the recordings (prototype_experiment_*.csv and .txt). Classes are numbered from 1
+    there; errors are stated from class 2 on.
+    """
+    try:
+        experiments = read_experiments(folder)
+    except (MeasurementsError, OSError) as error:
+        _fail(str(error))
+    for experiment in experiments if write_to else ():
+        target = Path(write_to or ".") / f"{experiment.name}.yaml"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(to_json(scenario_of(experiment), indent=2), "utf-8")
+    comparisons = [compare(experiment) for experiment in experiments]
+    if as_json:
+        click.echo(_plain_json([asdict(comparison) for comparison in comparisons]))
+        return
+    for comparison in comparisons:
+        show_comparison(Console(), comparison)
 
 
 def _plain_json(data: object) -> str:

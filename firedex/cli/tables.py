@@ -3,11 +3,14 @@
 from rich.console import Console
 from rich.table import Table
 
+from firedex.prototype_measurements import Comparison
 from firedex.wire import Prediction, Scenario
 
-__all__ = ["show_plan", "show_prediction"]
+__all__ = ["show_comparison", "show_plan", "show_prediction"]
 
 MOST_FILTERS = 3
+WIDE_ENOUGH = 120
+"""Columns that a terminal needs for the list of what is in each class."""
 
 
 def show_plan(
@@ -26,6 +29,7 @@ def show_prediction(
     console: Console, prediction: Prediction, *, everything: bool, with_filters: bool = False
 ) -> None:
     """What each class (or each subscription) will get, and how full the network is."""
+    with_filters = with_filters and console.width >= WIDE_ENOUGH
     console.print(_subscriptions(prediction) if everything else _classes(prediction, with_filters))
     for switch in prediction.switches:
         console.print(f"switch {switch.id}: {switch.utilization:.1%} loaded")
@@ -45,8 +49,8 @@ def show_prediction(
 
 def _classes(prediction: Prediction, with_filters: bool) -> Table:
     table = Table(title=f"By class, {prediction.model} model", title_justify="left")
-    for heading in ("class", "subscriptions", "offered/s", "drop", "delivered", "mean", "p95"):
-        table.add_column(heading, justify="right")
+    for heading in ("class", "filters", "offered/s", "drop", "delivered", "mean", "p95"):
+        table.add_column(heading, justify="right", no_wrap=True)
     if with_filters:
         table.add_column("what is in it")
     for row in prediction.classes:
@@ -104,3 +108,23 @@ def _range(least: float, most: float) -> str:
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:MOST_FILTERS])
     return shown if len(names) <= MOST_FILTERS else f"{shown}, … ({len(names)})"
+
+
+def show_comparison(console: Console, comparison: Comparison) -> None:
+    """Measured and predicted delays of one recorded experiment."""
+    table = Table(title=comparison.experiment, title_justify="left")
+    table.add_column("class", justify="right")
+    table.add_column("measured", justify="right")
+    for way in comparison.predicted:
+        table.add_column(way, justify="right")
+    for priority, delay in comparison.measured.items():
+        cells = [str(priority), _delay(delay)]
+        for way, predicted in comparison.predicted.items():
+            error = comparison.errors(way).get(priority)
+            said = "" if error is None else f" ({error:+.0%})"
+            cells.append(f"{_delay(predicted[priority])}{said}")
+        table.add_row(*cells)
+    table.add_section()
+    medians = [f"{comparison.median_error(way):.1%}" for way in comparison.predicted]
+    table.add_row("median", "error", *medians)
+    console.print(table)

@@ -3,7 +3,8 @@
 Also the scalar types they share. Numbers are strict: ``true`` is not 1 and ``"3"`` is not 3.
 """
 
-from typing import Annotated, TypeVar, dataclass_transform
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -25,7 +26,10 @@ T = TypeVar("T")
 def value(cls: type[T]) -> type[T]:
     """Make ``cls`` a value of the contract."""
     config = ConfigDict(extra="forbid", populate_by_name=True)
-    made: type[T] = dataclass(frozen=True, slots=True, kw_only=True, config=config)(cls)
+    decorate: Callable[[type[T]], Any] = dataclass(
+        frozen=True, slots=True, kw_only=True, config=config
+    )
+    made: type[T] = decorate(cls)
     return made
 
 

@@ -71,7 +71,8 @@ def _all_residual(traffic: QueueTraffic, admitted: Floats) -> Floats:
     """Mean residual of the packet in transmission, whatever its class, on a busy link."""
     moment = traffic.service_moment(2, admitted).sum(axis=1, keepdims=True) / 2
     busy = np.minimum((traffic.load * admitted).sum(axis=1, keepdims=True), 1.0)
-    return np.divide(moment, busy, out=np.zeros_like(moment), where=busy > 0)
+    residual: Floats = np.divide(moment, busy, out=np.zeros_like(moment), where=busy > 0)
+    return residual
 
 
 def _exceptional_batches(
@@ -116,7 +117,6 @@ def _exceptional_batches(
 
 
 def _mean_packet(traffic: QueueTraffic) -> Floats:
-    packets = traffic.per_class(traffic.packet_rate).sum(axis=1)
-    return np.divide(
-        traffic.load.sum(axis=1), packets, out=np.zeros_like(packets), where=packets > 0
-    )
+    packets: Floats = traffic.per_class(traffic.packet_rate).sum(axis=1)
+    load: Floats = traffic.load.sum(axis=1)
+    return np.divide(load, packets, out=np.zeros_like(packets), where=packets > 0)
