@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from firedex.benchmarks.predict_scale import predict_scale
-from firedex.benchmarks.result import BenchmarkResult
+from firedex.benchmarks.result import BenchmarkResult, Report
 
-__all__ = ["BENCHMARKS", "BenchmarkResult", "run_benchmark"]
+__all__ = ["BENCHMARKS", "BenchmarkResult", "Report", "run_benchmark"]
 
-BENCHMARKS: dict[str, Callable[[], BenchmarkResult]] = {"predict": predict_scale}
+BENCHMARKS: dict[str, Callable[[Report], BenchmarkResult]] = {"predict": predict_scale}
 
 
-def run_benchmark(name: str) -> BenchmarkResult:
-    """Run the benchmark of that name."""
-    return BENCHMARKS[name]()
+def run_benchmark(name: str, report: Report) -> BenchmarkResult:
+    """Run the benchmark of that name; ``report`` is told what is being done."""
+    return BENCHMARKS[name](report)

@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from firedex.benchmarks.result import BenchmarkResult, Comparison
+from firedex.benchmarks.result import BenchmarkResult, Comparison, Report
 from firedex.wire import Scenario, from_plain
 from firedex_models import predict
 
@@ -110,8 +110,10 @@ def _one_core() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _best_seconds(subscriptions: int) -> tuple[int, float]:
+def _best_seconds(subscriptions: int, report: Report) -> tuple[int, float]:
+    report(f"predict: {subscriptions} subscriptions, making them (not counted)")
     scenario = city(subscriptions)
+    report(f"predict: {subscriptions} subscriptions, best of {REPEATS}")
     count = len(scenario.assignment or ())
     gc.collect()
     gc.freeze()  # the scenario's millions of values are not the prediction's garbage
@@ -126,12 +128,12 @@ def _best_seconds(subscriptions: int) -> tuple[int, float]:
     return count, best
 
 
-def predict_scale() -> BenchmarkResult:
+def predict_scale(report: Report) -> BenchmarkResult:
     """100 000 subscriptions on one core against one second; 10 000 to 1 000 000 against N log N."""
     predict(city(1_000))
-    small_count, small = _best_seconds(10_000)
-    middle_count, middle = _best_seconds(100_000)
-    large_count, large = _best_seconds(1_000_000)
+    small_count, small = _best_seconds(10_000, report)
+    middle_count, middle = _best_seconds(100_000, report)
+    large_count, large = _best_seconds(1_000_000, report)
     growth = large_count * log(large_count) / (small_count * log(small_count))
     return BenchmarkResult(
         name="predict",

@@ -3,11 +3,14 @@
 import os
 import platform
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["BenchmarkResult", "Comparison", "machine"]
+__all__ = ["BenchmarkResult", "Comparison", "Report", "machine"]
+
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,7 +173,8 @@ def bench(name: str | None, everything: bool, as_json: bool) -> None:
         raise click.UsageError(f"name one of {', '.join(sorted(BENCHMARKS))}, or give --all")
     kept = True
     for chosen in sorted(BENCHMARKS) if name is None else [name]:
-        result = run_benchmark(chosen)
+        with Console(stderr=True).status("…") as status:
+            result = run_benchmark(chosen, status.update)
         kept = kept and all(comparison.kept for comparison in result.comparisons)
         click.echo(_plain_json(result.as_plain()) if as_json else result.as_text())
     sys.exit(0 if kept else BAR_NOT_KEPT)

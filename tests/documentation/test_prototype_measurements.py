@@ -1,0 +1,82 @@
+"""The recorded delays of the paper authors' prototype, where the recordings are at hand."""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from firedex.cli.commands import firedex
+from firedex.prototype_measurements import compare, read_experiments
+
+ROOT = Path(__file__).parents[2]
+RECORDINGS = Path(os.environ.get("FIREDEX_RECORDINGS", ROOT.parent / "shared" / "reference"))
+COMPARED = range(2, 8)
+
+pytestmark = pytest.mark.skipif(
+    not RECORDINGS.is_dir(),
+    reason="the prototype's recordings are not here (set FIREDEX_RECORDINGS to their folder)",
+)
+
+
+@pytest.fixture(scope="module")
+def comparisons() -> dict[str, object]:
+    return {found.experiment: found for found in map(compare, read_experiments(RECORDINGS))}
+
+
+def measured_by_class(experiment: int) -> dict[int, float]:
+    """Mean delays in seconds, read without the product's reader."""
+    rows: dict[int, list[tuple[int, float]]] = {}
+    with (RECORDINGS / f"prototype_experiment_{experiment}.csv").open() as lines:
+        for cells in csv.reader(lines, skipinitialspace=True):
+            rows.setdefault(int(cells[4]), []).append((int(cells[7]), float(cells[8]) / 1000))
+    return {k: sum(n * d for n, d in r) / sum(n for n, _ in r) for k, r in rows.items()}
+
+
+def predicted_by_command(scenario: Path, *options: str) -> dict[int, float]:
+    result = CliRunner().invoke(firedex, ["predict", str(scenario), "--json", *options])
+    assert result.exit_code == 0, result.output
+    return {
+        row["priority"]: row["delay_mean_seconds"] for row in json.loads(result.output)["classes"]
+    }
+
+
+@pytest.fixture(scope="module")
+def experiment_3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenarios")
+    result = CliRunner().invoke(
+        firedex, ["measurements", str(RECORDINGS), "--scenarios", str(folder)]
+    )
+    assert result.exit_code == 0, result.output
+    return folder / "experiment_3.yaml"
+
+
+def test_experiment_3_by_the_fan_out_model(experiment_3: Path) -> None:
+    measured, predicted = measured_by_class(3), predicted_by_command(experiment_3)
+    errors = sorted(abs(predicted[k] / measured[k] - 1) for k in COMPARED)
+    assert max(errors) <= 0.20
+    assert (errors[2] + errors[3]) / 2 <= 0.08
+
+
+def test_experiment_3_by_independent_arrivals_misses_by_an_order_of_magnitude(
+    experiment_3: Path,
+) -> None:
+    measured = measured_by_class(3)
+    predicted = predicted_by_command(experiment_3, "--model", "independent")
+    ratios = [measured[k] / predicted[k] for k in COMPARED]
+    assert min(ratios) > 6.5
+    assert 20 < max(ratios) < 24
+
+
+@pytest.mark.parametrize("experiment", ["experiment_0", "experiment_1", "experiment_3"])
+def test_one_set_of_htb_parameters_fits_every_experiment(comparisons, experiment: str) -> None:
+    assert comparisons[experiment].median_error("fan-out, HTB") <= 0.15
+    assert max(map(abs, comparisons[experiment].errors("fan-out, HTB").values())) <= 0.20
+
+
+@pytest.mark.parametrize("experiment", ["experiment_0", "experiment_1"])
+def test_the_shaper_matters_on_slow_links(comparisons, experiment: str) -> None:
+    found = comparisons[experiment]
+    assert found.median_error("fan-out, HTB") < found.median_error("fan-out")
