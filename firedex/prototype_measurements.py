@@ -7,6 +7,7 @@ KB/s in a text file beside it), writes them as scenarios, and puts prediction be
 
 import csv
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -97,6 +98,9 @@ def _read(path: Path) -> Experiment:
                 )
             except ValueError as error:
                 raise MeasurementsError(f"{path} line {line}: {error}") from error
+    for priority in {row.priority for row in rows}:
+        if not any(row.received for row in rows if row.priority == priority):
+            raise MeasurementsError(f"{path}: nothing was received in class {priority}")
     return Experiment(
         name=path.stem.removeprefix("prototype_"),
         bandwidth_bits_per_second=int(stated.group(1)) * 1024 * 8,
@@ -106,6 +110,15 @@ def _read(path: Path) -> Experiment:
 
 def scenario_of(experiment: Experiment) -> Scenario:
     """The experiment as a scenario: MQTT-SN, 51-byte events at 10/s, a plain link, no host time."""
+    doubled = [
+        key
+        for key, count in Counter((r.subscriber, r.topic) for r in experiment.rows).items()
+        if count > 1
+    ]
+    if doubled:
+        raise MeasurementsError(
+            f"{experiment.name}: {doubled[0][1]!r} of {doubled[0][0]!r} is recorded twice"
+        )
     topics = sorted({row.topic for row in experiment.rows})
     subscribers = sorted({row.subscriber for row in experiment.rows}, key=lambda s: (len(s), s))
     return from_plain(
@@ -179,19 +192,23 @@ class Comparison:
 
     experiment: str
     measured: dict[int, float]
-    predicted: dict[str, dict[int, float]]
+    predicted: dict[str, dict[int, float | None]]
 
     def errors(self, way: str) -> dict[int, float]:
         """Relative error of each compared class."""
+        predicted = self.predicted[way]
         return {
-            priority: self.predicted[way][priority] / delay - 1
+            priority: said / delay - 1
             for priority, delay in self.measured.items()
             if priority >= LEAST_COMPARED
+            and delay > 0
+            and (said := predicted[priority]) is not None
         }
 
     def median_error(self, way: str) -> float:
-        """Median of the absolute relative errors."""
-        return median(abs(error) for error in self.errors(way).values())
+        """Median of the absolute relative errors; NaN where nothing can be compared."""
+        errors = [abs(error) for error in self.errors(way).values()]
+        return median(errors) if errors else float("nan")
 
 
 def compare(experiment: Experiment) -> Comparison:
@@ -207,7 +224,7 @@ def compare(experiment: Experiment) -> Comparison:
         measured=experiment.measured_delays(),
         predicted={
             way: {
-                row.priority: row.delay_mean_seconds or float("nan")
+                row.priority: row.delay_mean_seconds
                 for row in predict(scenario, model=model).classes()
             }
             for way, (scenario, model) in ways.items()

@@ -27,7 +27,8 @@ __all__ = [
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BUILT_IN = "builtin:"
 DEEPEST = 32
-MOST_NODES = 20_000_000
+MOST_REPEATS = 100_000
+"""Nodes that may be repeated through YAML aliases."""
 
 
 class ScenarioFileError(Exception):
@@ -91,6 +92,7 @@ def _text(source: str) -> str:
 
 def _parse(source: str, text: str) -> Scenario:
     try:
+        _check_depth(text)
         node = yaml.compose(text, Loader=Loader)
     except (yaml.YAMLError, RecursionError) as error:
         raise InvalidScenarioFile(source, [_syntax_problem(error)]) from error
@@ -100,7 +102,7 @@ def _parse(source: str, text: str) -> Scenario:
     lines: dict[DataPath, int] = {}
     problems: list[FileProblem] = []
     try:
-        for path, line, message in _walk(node, (), [0]):
+        for path, line, message in _walk(node, (), _Seen()):
             lines[path] = line
             if message:
                 problems.append(FileProblem(line=line, path=path, message=message))
@@ -109,7 +111,7 @@ def _parse(source: str, text: str) -> Scenario:
             data = loader.construct_document(node)
         finally:
             loader.dispose()
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
         raise InvalidScenarioFile(source, [_syntax_problem(error)]) from error
     try:
         scenario = from_plain(Scenario, data)
@@ -128,11 +130,40 @@ def _syntax_problem(error: Exception) -> FileProblem:
     )
 
 
-def _walk(node: Any, path: DataPath, seen: list[int]) -> Iterator[tuple[DataPath, int, str | None]]:
+def _check_depth(text: str) -> None:
+    """Refuse what would overflow the stack of a parser that recurses."""
+    depth = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            raise yaml.MarkedYAMLError(
+                problem=f"nested deeper than {DEEPEST} levels", problem_mark=event.start_mark
+            )
+
+
+class _Seen:
+    """Counts the nodes that aliases repeat, which is how a small file becomes a huge one."""
+
+    def __init__(self) -> None:
+        self._nodes: set[int] = set()
+        self._repeats = 0
+
+    def note(self, node: Any) -> None:
+        if id(node) in self._nodes:
+            self._repeats += 1
+        if self._repeats > MOST_REPEATS:
+            raise yaml.MarkedYAMLError(
+                problem="aliases repeat too much", problem_mark=node.start_mark
+            )
+        self._nodes.add(id(node))
+
+
+def _walk(node: Any, path: DataPath, seen: _Seen) -> Iterator[tuple[DataPath, int, str | None]]:
     """Every path of a document with its line, and what YAML itself would let pass."""
-    seen[0] += 1
-    if len(path) > DEEPEST or seen[0] > MOST_NODES:
-        raise yaml.YAMLError("nested too deeply or too large (through aliases?)")
+    seen.note(node)
     yield path, node.start_mark.line + 1, None
     if isinstance(node, yaml.MappingNode):
         keys: set[str] = set()

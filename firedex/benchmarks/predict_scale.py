@@ -26,7 +26,10 @@ REPEATS = 3
 
 
 def city(subscriptions: int, seed: int = 1) -> Scenario:
-    """A scenario with so many subscriptions, overloaded and cut back by drop rates."""
+    """A scenario with about so many subscriptions, overloaded and cut back by drop rates.
+
+    A subscriber's doubles fall out, so there are a few less.
+    """
     random = np.random.default_rng(seed)
     buildings = max(subscriptions // 25 // (FLOORS * len(SENSORS)), 1)
     topics = [

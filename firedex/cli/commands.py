@@ -25,7 +25,7 @@ from firedex.scenario_file import (
     built_in_scenarios,
     read_scenario,
 )
-from firedex.wire import DropPolicy, ModelName, PriorityPolicy, Scenario, to_json
+from firedex.wire import DropPolicy, ModelName, PriorityPolicy, Scenario, WireError, to_json
 from firedex_models import FifoModel, NotAssigned, predict
 
 __all__ = ["firedex"]
@@ -73,17 +73,18 @@ def check(scenario: str, as_json: bool) -> None:
     try:
         read_scenario(scenario)
     except InvalidScenarioFile as error:
-        if not as_json:
-            click.echo(str(error))
         problems = [
             {"line": p.line, "path": list(p.path), "message": p.message} for p in error.problems
         ]
+        said = str(error)
     except ScenarioFileError as error:
-        _fail(str(error))
+        if not as_json:
+            _fail(str(error))
+        problems = [{"line": None, "path": [], "message": str(error)}]
     if as_json:
         click.echo(_plain_json({"valid": not problems, "problems": problems}))
-    elif not problems:
-        click.echo(f"{scenario}: no problems")
+    else:
+        click.echo(said if problems else f"{scenario}: no problems")
     sys.exit(MISTAKE_IN_INPUT if problems else 0)
 
 
@@ -197,13 +198,14 @@ def measurements(folder: Path, write_to: Path | None, as_json: bool) -> None:
     """
     try:
         experiments = read_experiments(folder)
-    except (MeasurementsError, OSError) as error:
+        scenarios = {found.name: scenario_of(found) for found in experiments}
+        comparisons = [compare(experiment) for experiment in experiments]
+        for name, scenario in scenarios.items() if write_to else ():
+            target = Path(write_to or ".") / f"{name}.yaml"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(to_json(scenario, indent=2), "utf-8")
+    except (MeasurementsError, WireError, OSError) as error:
         _fail(str(error))
-    for experiment in experiments if write_to else ():
-        target = Path(write_to or ".") / f"{experiment.name}.yaml"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(to_json(scenario_of(experiment), indent=2), "utf-8")
-    comparisons = [compare(experiment) for experiment in experiments]
     if as_json:
         click.echo(_plain_json([asdict(comparison) for comparison in comparisons]))
         return

@@ -1,6 +1,7 @@
 """Predictions and plans as tables for people."""
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from firedex.prototype_measurements import Comparison
@@ -9,6 +10,8 @@ from firedex.wire import Prediction, Scenario
 __all__ = ["show_comparison", "show_plan", "show_prediction"]
 
 MOST_FILTERS = 3
+FILTER_COLUMNS = 24
+"""Columns that a filter gets before it is folded."""
 WIDE_ENOUGH = 120
 """Columns that a terminal needs for the list of what is in each class."""
 
@@ -19,8 +22,8 @@ def show_plan(
     """What goes into each class, and what it will get."""
     wanted = sum(len(subscriber.subscriptions) for subscriber in scenario.subscribers)
     console.print(
-        f"[bold]{scenario.name}[/bold]: {wanted} subscriptions of {len(scenario.subscribers)} "
-        f"subscribers to {len(scenario.topics)} topics"
+        f"[bold]{escape(scenario.name)}[/bold]: {wanted} subscriptions of "
+        f"{len(scenario.subscribers)} subscribers to {len(scenario.topics)} topics"
     )
     show_prediction(console, prediction, everything=everything, with_filters=True)
 
@@ -66,15 +69,16 @@ def _classes(prediction: Prediction, with_filters: bool) -> Table:
             _delay(row.delay_p95_seconds),
         ]
         if with_filters:
-            cells.append(_some([f"{s.subscriber} {s.filter}" for s in members]))
+            cells.append(escape(_some([f"{s.subscriber} {s.filter}" for s in members])))
         table.add_row(*cells)
     return table
 
 
 def _subscriptions(prediction: Prediction) -> Table:
     table = Table(title=f"By subscription, {prediction.model} model", title_justify="left")
-    table.add_column("subscriber")
-    table.add_column("filter")
+    longest = max((len(row.filter) for row in prediction.subscriptions), default=0)
+    table.add_column("subscriber", overflow="fold")
+    table.add_column("filter", overflow="fold", min_width=min(longest, FILTER_COLUMNS))
     for heading in ("flow", "class", "drop", "delivered", "mean", "p95", "deadline"):
         table.add_column(heading, justify="right")
     for row in prediction.subscriptions:
@@ -82,8 +86,8 @@ def _subscriptions(prediction: Prediction) -> Table:
         if row.deadline_met is not None:
             deadline += " met" if row.deadline_met else " [red]missed[/red]"
         table.add_row(
-            row.subscriber,
-            row.filter,
+            escape(row.subscriber),
+            escape(row.filter),
             str(row.flow),
             str(row.priority),
             f"{row.drop_rate:.1%}",
@@ -112,7 +116,7 @@ def _some(names: list[str]) -> str:
 
 def show_comparison(console: Console, comparison: Comparison) -> None:
     """Measured and predicted delays of one recorded experiment."""
-    table = Table(title=comparison.experiment, title_justify="left")
+    table = Table(title=escape(comparison.experiment), title_justify="left")
     table.add_column("class", justify="right")
     table.add_column("measured", justify="right")
     for way in comparison.predicted:

@@ -7,12 +7,14 @@ found by bisection. Loads are the model's own, so what fits here fits there.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from firedex.planning.errors import LoadCannotBeMet
 from firedex.wire import Assignment, Scenario
 from firedex_models import predict
 
 __all__ = ["DROP_POLICIES", "assign_drop_rates"]
 
 STEPS = 60
+ROUNDING = 1e-12
 
 Rule = Callable[[int, float], float]
 """The drop rate of a class at a strength in [0, 1], rising with the strength."""
@@ -49,13 +51,22 @@ def assign_drop_rates(
             for entry in assignment
         ]
 
-    def fits(candidate: list[Assignment]) -> bool:
+    limit = 1.0 - scenario.planning.rho_tolerance
+
+    def busiest(candidate: list[Assignment]) -> tuple[float, str]:
         queues = predict(scenario, assignment=candidate).queues
-        busiest = max((q.utilization for q in queues if q.kind == "switch-out"), default=0.0)
-        return busiest <= 1.0 - scenario.planning.rho_tolerance + 1e-12
+        return max(
+            ((q.utilization, q.id) for q in queues if q.kind == "switch-out"), default=(0.0, "")
+        )
+
+    def fits(candidate: list[Assignment]) -> bool:
+        return busiest(candidate)[0] <= limit + ROUNDING
 
     if policy == "none" or fits(at(0.0)):
         return at(0.0)
+    least, queue = busiest(at(1.0))
+    if least > limit + ROUNDING:
+        raise LoadCannotBeMet(policy, queue, least, limit)
     low, high = 0.0, 1.0
     for _ in range(STEPS):
         middle = (low + high) / 2

@@ -75,6 +75,8 @@ class _Demand:
         for publisher in scenario.publishers:
             for publication in publisher.publications:
                 self._rate[position[publication.topic]] += publication.rate_per_second
+        for forwarded in scenario.network.broker.forwarded:
+            self._rate[position[forwarded.topic]] += forwarded.rate_per_second
 
     def bytes_per_second(self, transport: Transport, filter_name: str) -> float:
         """Bytes per second that a filter's events take on the wire."""

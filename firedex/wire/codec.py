@@ -4,6 +4,7 @@ Strict on what others ask of us (an unknown key is refused by name); tolerant on
 (``tolerant=True``), so that a newer peer may say more than we know.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -32,7 +33,9 @@ def _adapter(of: Any) -> TypeAdapter[Any]:
 def from_plain(of: type[T], data: object, *, tolerant: bool = False) -> T:
     """Make a value of type ``of`` from dictionaries, lists and scalars."""
     try:
-        made: T = _adapter(of).validate_python(data, extra="ignore" if tolerant else None)
+        made: T = _adapter(of).validate_python(
+            data, extra="ignore" if tolerant else None, by_alias=True, by_name=False
+        )
     except ValidationError as error:
         raise InvalidValue(problems_of(error, of, data)) from error
     return made
@@ -41,10 +44,19 @@ def from_plain(of: type[T], data: object, *, tolerant: bool = False) -> T:
 def from_json(of: type[T], text: str | bytes, *, tolerant: bool = False) -> T:
     """Make a value of type ``of`` from JSON."""
     try:
-        made: T = _adapter(of).validate_json(text, extra="ignore" if tolerant else None)
+        made: T = _adapter(of).validate_json(
+            text, extra="ignore" if tolerant else None, by_alias=True, by_name=False
+        )
     except ValidationError as error:
-        raise InvalidValue(problems_of(error, of, None)) from error
+        raise InvalidValue(problems_of(error, of, _parsed(text))) from error
     return made
+
+
+def _parsed(text: str | bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def to_plain(value: object) -> Any:

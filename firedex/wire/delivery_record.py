@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from firedex.wire.mqtt_names import FilterName, TopicName
-from firedex.wire.values import Count, Identifier, NonNegative, value
+from firedex.wire.values import Count, Identifier, NonNegative, Priority, value
 
 __all__ = ["DeliveryRecord", "Outcome"]
 
@@ -36,7 +36,7 @@ class DeliveryRecord:
     subscriber: Identifier
     filter: FilterName
     flow: Count
-    priority: Count
+    priority: Priority
     configuration_version: Count
     wire_bytes: Count
     published_at_seconds: NonNegative | None

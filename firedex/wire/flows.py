@@ -8,12 +8,13 @@ from pydantic import Field
 
 from firedex.wire.mqtt_names import FilterName
 from firedex.wire.prediction import Prediction
-from firedex.wire.values import Count, Identifier, PositiveCount, Probability, value
+from firedex.wire.values import Identifier, PositiveCount, Priority, Probability, value
 from firedex.wire.workload import QualityOfService, Transport
 
 __all__ = ["Assignment", "Configuration", "EnforcementPoint", "Flow", "FlowEndpoints", "Port"]
 
 EnforcementPoint = Literal["gateway", "meter"]
+FlowNumber = Annotated[int, Field(strict=True, ge=0, le=65_535)]
 Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
 
@@ -26,8 +27,8 @@ class Assignment:
 
     subscriber: Identifier
     filter: FilterName
-    flow: Count
-    priority: Count
+    flow: FlowNumber
+    priority: Priority
     drop_rate: Probability = 0.0
     enforced_at: EnforcementPoint = "gateway"
 
@@ -52,8 +53,8 @@ class Flow:
     """One connection of a subscriber, with what the network does to it."""
 
     subscriber: Identifier
-    flow: Count
-    priority: Count
+    flow: FlowNumber
+    priority: Priority
     drop_rate: Probability
     enforced_at: EnforcementPoint = "gateway"
     qos: QualityOfService = 0

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from firedex.wire.mqtt_names import TopicName
 from firedex.wire.values import (
+    Flag,
     Identifier,
     NonNegative,
     Positive,
@@ -49,7 +50,7 @@ class Switch:
     """
 
     id: Identifier
-    managed: bool = True
+    managed: Flag = True
     bandwidth_bits_per_second: Positive
     in_packets_per_second: Positive | None = None
     priorities: ClassCount = 8
@@ -106,6 +107,6 @@ class SwitchCapabilities:
     switch: Identifier
     datapath: Literal["userspace", "kernel"]
     priorities: ClassCount
-    meters: bool
-    meter_packets_per_second: bool
-    bundles: bool
+    meters: Flag
+    meter_packets_per_second: Flag
+    bundles: Flag

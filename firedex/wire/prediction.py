@@ -8,8 +8,10 @@ from typing import Literal
 from firedex.wire.mqtt_names import FilterName
 from firedex.wire.values import (
     Count,
+    Flag,
     Identifier,
     NonNegative,
+    Priority,
     Probability,
     value,
 )
@@ -42,7 +44,7 @@ class SubscriptionPrediction:
     subscriber: Identifier
     filter: FilterName
     flow: Count
-    priority: Count
+    priority: Priority
     drop_rate: Probability
     offered_events_per_second: NonNegative
     success_rate: Probability
@@ -54,7 +56,7 @@ class SubscriptionPrediction:
     maximum_utility: NonNegative
     timely_fraction: Probability
     deadline_seconds: NonNegative | None
-    deadline_met: bool | None
+    deadline_met: Flag | None
     method: Method
     reason: str | None = None
 
@@ -63,7 +65,7 @@ class SubscriptionPrediction:
 class ClassPrediction:
     """A priority class: success weighted by offered rate, delay by delivered rate."""
 
-    priority: Count
+    priority: Priority
     subscriptions: Count
     offered_events_per_second: NonNegative
     success_rate: Probability
@@ -85,8 +87,9 @@ class QueuePrediction:
 
     id: str
     kind: QueueKind
+    switch: Identifier | None = None
     utilization: NonNegative
-    stable: bool
+    stable: Flag
     reason: str | None = None
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from firedex.wire.mqtt_names import TopicName
-from firedex.wire.values import Count, Identifier, NonNegative, Positive, value
+from firedex.wire.values import Count, Finite, Identifier, NonNegative, Positive, value
 
 __all__ = ["Heartbeat", "Statistics", "TopicCount"]
 
@@ -33,7 +33,7 @@ class Statistics:
     topics: tuple[TopicCount, ...] = ()
     delay_mean_seconds: NonNegative | None = None
     delay_p95_seconds: NonNegative | None = None
-    clock_offset_seconds: float | None = None
+    clock_offset_seconds: Finite | None = None
 
 
 @value

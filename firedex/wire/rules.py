@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from firedex.wire.flows import Port
-from firedex.wire.values import Count, Identifier, Positive, PositiveCount, value
+from firedex.wire.values import Identifier, Positive, PositiveCount, Priority, value
 from firedex.wire.workload import Transport
 
 __all__ = ["Meter", "Queue", "Rule", "SwitchRules"]
@@ -18,7 +18,7 @@ Dscp = Annotated[int, Field(strict=True, ge=0, le=63)]
 class Queue:
     """One priority class of a port."""
 
-    priority: Count
+    priority: Priority
     dscp: Dscp
     guaranteed_bits_per_second: Positive
     limit_packets: PositiveCount
@@ -42,7 +42,7 @@ class Rule:
     source_port: Port
     destination_address: IPv4Address
     destination_port: Port
-    priority: Count
+    priority: Priority
     dscp: Dscp
     meter: PositiveCount | None
     towards: Identifier

@@ -8,7 +8,7 @@ from pydantic_core import ArgsKwargs, InitErrorDetails, PydanticCustomError
 from firedex.wire.flows import Assignment
 from firedex.wire.network import ClassCount, Network
 from firedex.wire.scenario_references import reference_problems
-from firedex.wire.values import PositiveCount, value
+from firedex.wire.values import Flag, PositiveCount, value
 from firedex.wire.workload import Publisher, Subscriber, Topic, Transport
 
 __all__ = ["DropPolicy", "Planning", "PriorityPolicy", "Scenario"]
@@ -38,7 +38,7 @@ class Scenario:
 
     name: Annotated[str, Field(strict=True, min_length=1)]
     transport: Transport = "udp"
-    stamped_events: bool = False
+    stamped_events: Flag = False
     topics: tuple[Topic, ...]
     publishers: tuple[Publisher, ...] = ()
     subscribers: tuple[Subscriber, ...] = ()

@@ -41,8 +41,15 @@ def _get(item: Any, key: str, default: Any = None) -> Any:
     return getattr(item, "from_" if key == "from" else key, default)
 
 
-def _broker_switch(raw: Any) -> Any:
-    return _get(_get(_get(raw, "network"), "broker"), "switch")
+def _broker_switch(raw: Any) -> str | None:
+    switch = _get(_get(_get(raw, "network"), "broker"), "switch")
+    return switch if isinstance(switch, str) else None
+
+
+def _links(raw: Any) -> list[tuple[str, str]] | None:
+    """The links as given, or None where one of them has the wrong shape."""
+    links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
+    return links if all(isinstance(end, str) for link in links for end in link) else None
 
 
 def _items(raw: Any, *keys: str) -> Iterator[tuple[int, Any]]:
@@ -107,16 +114,15 @@ def _unknown_switches(raw: Any, switches: Mapping[str, Any]) -> Iterator[Problem
 
 
 def _unreachable(raw: Any) -> Iterator[Problem]:
-    links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
-    if not all(isinstance(end, str) for link in links for end in link):
+    links, at = _links(raw), _broker_switch(raw)
+    if links is None:
         return
-    at = _broker_switch(raw)
     for part in ("publishers", "subscribers"):
         for index, party in _items(raw, part):
             switch = _get(party, "switch")
             if not isinstance(switch, str):
                 continue
-            reason = path_problem(links, at if isinstance(at, str) else None, switch)
+            reason = path_problem(links, at, switch)
             if reason:
                 yield Problem(path=(part, index, "switch"), message=reason)
 
@@ -217,8 +223,7 @@ def _subscribed(
     raw: Any, switches: Mapping[str, Any]
 ) -> tuple[set[tuple[str, str]], dict[str, int]]:
     """Every (subscriber, filter), and the fewest classes on the way to each subscriber."""
-    links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
-    at = _broker_switch(raw)
+    links, at = _links(raw), _broker_switch(raw)
     wanted: set[tuple[str, str]] = set()
     classes: dict[str, int] = {}
     for _, subscriber in _items(raw, "subscribers"):
@@ -226,7 +231,8 @@ def _subscribed(
         if not isinstance(name, str):
             continue
         classes[name] = 0
-        if isinstance(switch, str) and not path_problem(links, at, switch):
+        placed = links is not None and isinstance(switch, str)
+        if links is not None and placed and not path_problem(links, at, switch):
             offered = [
                 _get(switches[on_path], "priorities", 8)
                 for on_path in switches_on_path(links, at, switch)

@@ -6,15 +6,18 @@ Also the scalar types they share. Numbers are strict: ``true`` is not 1 and ``"3
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 __all__ = [
     "Count",
+    "Finite",
+    "Flag",
     "Identifier",
     "NonNegative",
     "Positive",
     "PositiveCount",
+    "Priority",
     "Probability",
     "value",
 ]
@@ -25,7 +28,7 @@ T = TypeVar("T")
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def value(cls: type[T]) -> type[T]:
     """Make ``cls`` a value of the contract."""
-    config = ConfigDict(extra="forbid", populate_by_name=True)
+    config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
     decorate: Callable[[type[T]], Any] = dataclass(
         frozen=True, slots=True, kw_only=True, config=config
     )
@@ -33,11 +36,29 @@ def value(cls: type[T]) -> type[T]:
     return made
 
 
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+# Bounds far beyond any site keep every sum and product of the model finite.
+LARGEST = 1e15
+SMALLEST = 1e-12
+
+
+def _not_vanishing(number: float) -> float:
+    if number < SMALLEST:
+        raise ValueError(f"must be at least {SMALLEST:g}, not {number!r}")
+    return number
+
+
+Positive = Annotated[
+    float,
+    Field(strict=True, gt=0, le=LARGEST, allow_inf_nan=False),
+    AfterValidator(_not_vanishing),
+]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=LARGEST, allow_inf_nan=False)]
+Finite = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(strict=True, ge=0)]
-PositiveCount = Annotated[int, Field(strict=True, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=0, le=2**53)]
+PositiveCount = Annotated[int, Field(strict=True, ge=1, le=2**53)]
+Priority = Annotated[int, Field(strict=True, ge=0, le=63)]
+Flag = Annotated[bool, Field(strict=True)]
 Identifier = Annotated[
     str, Field(strict=True, min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*$")
 ]

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from firedex.wire.mqtt_names import FilterName, TopicName
 from firedex.wire.utility import Utility
-from firedex.wire.values import Count, Identifier, NonNegative, Positive, value
+from firedex.wire.values import Flag, Identifier, NonNegative, Positive, value
 
 __all__ = [
     "Arrivals",
@@ -20,8 +20,12 @@ __all__ = [
     "Transport",
 ]
 
+LARGEST_PAYLOAD_BYTES = 268_000_000
+"""What an MQTT packet can hold, with room for its headers."""
+
 Arrivals = Literal["poisson", "periodic"]
 QualityOfService = Annotated[int, Field(strict=True, ge=0, le=2)]
+EventBytes = Annotated[int, Field(strict=True, ge=0, le=LARGEST_PAYLOAD_BYTES)]
 SizeDistribution = Literal["fixed", "exponential"]
 Transport = Literal["udp", "tcp"]
 
@@ -37,9 +41,9 @@ class Topic:
     """
 
     name: TopicName
-    event_bytes: Count
+    event_bytes: EventBytes
     size_distribution: SizeDistribution = "fixed"
-    stamped: bool | None = None
+    stamped: Flag | None = None
 
 
 @value

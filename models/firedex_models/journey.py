@@ -27,8 +27,7 @@ Booleans = NDArray[np.bool_]
 class Load:
     """What sets out: one row for each stream (see ``QueueTraffic``).
 
-    ``counted_on_arrival``: the packets per second that the first switch has to look at, where that
-    is more than it forwards (drops enforced by its meter); None where it is the same.
+    ``metered``: the fraction that the first managed switch drops, after looking it up.
     """
 
     route_row: Integers
@@ -39,7 +38,7 @@ class Load:
     survival: Floats
     wire_bytes: Floats
     size_variability: Floats
-    counted_on_arrival: Floats | None = None
+    metered: Floats | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +64,7 @@ def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = Fal
     rows = len(load.rate)
     mean, variance, fixed = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     survival = load.survival.copy()
+    metered = np.zeros(rows) if load.metered is None else load.metered.copy()
     blocked_at = np.full(rows, -1, dtype=np.int64)
     hop_load: Floats = np.zeros((len(route.hops), int(load.priority.max(initial=0)) + 1))
     saturated = np.zeros(hop_load.shape, dtype=bool)
@@ -77,11 +77,14 @@ def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = Fal
         hops = np.unique(hop[here])
         chosen = [route.hops[number] for number in hops]
         queue = np.searchsorted(hops, hop[here])
+        lookup, lookup_load = _lookup(load, here, queue, chosen, survival[here])
+        polices = np.array([hop.switch.managed for hop in chosen])[queue]
+        survival[here] *= np.where(polices, 1.0 - metered[here], 1.0)
+        metered[here[polices]] = 0.0
         traffic = _traffic(load, here, queue, chosen, survival[here])
         stage = stage_delays(traffic, _links(chosen), sources)
         if paper_fifo:
             stage = _by_paper(traffic, stage)
-        lookup, lookup_load = _lookup(load, here, queue, chosen, survival[here], depth)
         propagation = _of(chosen, "propagation_seconds")[queue]
         mean[here] += stage.mean + lookup + propagation
         variance[here] += stage.variance + lookup**2
@@ -139,14 +142,12 @@ def _of(hops: list[Hop], name: str) -> Floats:
 
 
 def _lookup(
-    load: Load, here: Integers, queue: Integers, hops: list[Hop], survival: Floats, depth: int
+    load: Load, here: Integers, queue: Integers, hops: list[Hop], survival: Floats
 ) -> tuple[Floats, dict[str, float]]:
     """Time in each switch's inbound queue (M/M/1), shared by all of its ports at this depth."""
     names = sorted({hop.switch.id for hop in hops})
     switch = np.array([names.index(hop.switch.id) for hop in hops])[queue]
     packets = load.rate[here] * survival
-    if depth == 0 and load.counted_on_arrival is not None:
-        packets = load.counted_on_arrival[here]
     arriving = group_sums(switch, packets, len(names))
     rate = np.full(len(names), np.inf)
     for hop in hops:

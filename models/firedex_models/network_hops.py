@@ -57,22 +57,32 @@ def _route(scenario: Scenario, switches: Sequence[str], *, towards_broker: bool)
     links = [(link.from_, link.to) for link in network.links]
     known = {switch.id: switch for switch in network.switches}
     bandwidth = _link_bandwidths(scenario)
-    rows: dict[str, int] = {}
+    rows: dict[tuple[str, str | None], int] = {}
     hops: list[Hop] = []
     ways: dict[str, list[int]] = {}
+    end = "broker" if towards_broker else "hosts"
     depths: dict[int, int] = {}
     for switch in dict.fromkeys(switches):
         way = switches_on_path(links, network.broker.switch, switch)
-        path = [*reversed(way), "broker"] if towards_broker else [*way, "hosts"]
+        path = [*(reversed(way) if towards_broker else way), None]
         ways[switch] = []
         for depth, (here, there) in enumerate(pairwise(path)):
-            name = f"{here}->{there}"
-            if name not in rows:
-                speed = bandwidth.get((here, there), known[here].bandwidth_bits_per_second)
-                rows[name] = len(hops)
-                hops.append(Hop(name=name, switch=known[here], bandwidth_bits_per_second=speed))
-            ways[switch].append(rows[name])
-            depths[rows[name]] = max(depths.get(rows[name], 0), depth)
+            if here is None:
+                continue
+            port = (here, there)
+            if port not in rows:
+                rows[port] = len(hops)
+                hops.append(
+                    Hop(
+                        name=f"{here}->{there}" if there else f"{here} to {end}",
+                        switch=known[here],
+                        bandwidth_bits_per_second=bandwidth.get(
+                            port, known[here].bandwidth_bits_per_second
+                        ),
+                    )
+                )
+            ways[switch].append(rows[port])
+            depths[rows[port]] = max(depths.get(rows[port], 0), depth)
     stage = np.full((len(switches), 1 + max(depths.values(), default=-1)), -1, dtype=np.int64)
     by_switch = {switch: [(hop, depths[hop]) for hop in way] for switch, way in ways.items()}
     for row, switch in enumerate(switches):
@@ -81,9 +91,9 @@ def _route(scenario: Scenario, switches: Sequence[str], *, towards_broker: bool)
     return Route(hops=hops, stage=stage)
 
 
-def _link_bandwidths(scenario: Scenario) -> dict[tuple[str, str], float]:
+def _link_bandwidths(scenario: Scenario) -> dict[tuple[str, str | None], float]:
     """Bandwidth of links that state one, either way round."""
-    stated: dict[tuple[str, str], float] = {}
+    stated: dict[tuple[str, str | None], float] = {}
     for link in scenario.network.links:
         if link.bandwidth_bits_per_second is not None:
             stated[link.from_, link.to] = link.bandwidth_bits_per_second

@@ -58,12 +58,19 @@ def predict(
         mean=inbound.mean[site.streams.topic] + broker.mean + outbound.mean,
         variance=inbound.variance[site.streams.topic] + broker.variance + outbound.variance,
         fixed=inbound.fixed[site.streams.topic] + outbound.fixed,
-        blocked_at=outbound.blocked_at,
+        blocked_at=np.where(
+            outbound.blocked_at >= 0,
+            outbound.blocked_at,
+            np.where(inbound.blocked_at >= 0, inbound.blocked_at + len(site.downlinks.hops), -1)[
+                site.streams.topic
+            ],
+        ),
     )
     queues = queue_report(
         site, inbound.route, inbound.journey, outbound, broker.in_load, broker.out_load
     )
-    return tabulate(site, model, outcome, queues)
+    hops = [*site.downlinks.hops, *inbound.route.hops]
+    return tabulate(site, model, outcome, queues, hops)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +83,7 @@ class _Inbound:
     mean: Floats
     variance: Floats
     fixed: Floats
+    blocked_at: Integers
     source_topic: Integers
     source_rate: Floats
     source_periodic: NDArray[np.bool_]
@@ -135,6 +143,8 @@ def _inbound(scenario: Scenario, *, paper_fifo: bool) -> _Inbound:
         variance = total(np.where(weight > 0, weight * square, 0.0)) - mean**2
     least = np.full(topics, np.inf)
     np.minimum.at(least, all_topic, np.append(journey.fixed, nothing))
+    blocked_at = np.full(topics, -1, dtype=np.int64)
+    np.maximum.at(blocked_at, topic, np.where(rate > 0, journey.blocked_at, -1))
     offered_total = total(offered)
     return _Inbound(
         offered=offered_total,
@@ -143,6 +153,7 @@ def _inbound(scenario: Scenario, *, paper_fifo: bool) -> _Inbound:
         mean=mean,
         variance=np.maximum(variance, 0.0),
         fixed=np.where(np.isfinite(least), np.minimum(least, mean), 0.0),
+        blocked_at=blocked_at,
         source_topic=all_topic[order],
         source_rate=arriving[order],
         source_periodic=np.append(periodic, np.zeros(len(forwarded), dtype=bool))[order],
@@ -186,15 +197,16 @@ def _through_broker(site: Site, inbound: _Inbound) -> _Broker:
 def _outbound_load(site: Site, inbound: _Inbound, model: ModelName) -> Load:
     streams, flows = site.streams, site.flows
     rate = inbound.arrived[streams.topic]
-    kept = 1.0 - flows.drop_rate[streams.flow]
+    drop_rate = flows.drop_rate[streams.flow]
+    at_meter = flows.at_meter[streams.flow]
     return Load(
         route_row=flows.subscriber[streams.flow],
         priority=flows.priority[streams.flow],
         publication=streams.topic if model == "fan-out" else np.arange(len(rate), dtype=np.int64),
         topic=streams.topic,
         rate=rate,
-        survival=kept,
+        survival=np.where(at_meter, 1.0, 1.0 - drop_rate),
         wire_bytes=streams.wire_bytes,
         size_variability=site.topic_size_variability[streams.topic],
-        counted_on_arrival=rate * np.where(flows.at_meter[streams.flow], 1.0, kept),
+        metered=np.where(at_meter, drop_rate, 0.0),
     )

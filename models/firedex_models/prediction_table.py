@@ -18,6 +18,7 @@ from firedex.wire import (
 )
 from firedex_models.delay_distribution import percentile, probability_within
 from firedex_models.grouping import group_sums
+from firedex_models.network_hops import Hop
 from firedex_models.site import Site
 from firedex_models.utility import UtilityColumns
 
@@ -45,6 +46,8 @@ class StreamOutcome:
     variance: Floats
     fixed: Floats
     blocked_at: Integers
+    """The hop at which it meets an overfull queue: row of the downlinks, or beyond them of the
+    uplinks; −1 if it does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,7 @@ class PredictionTable:
     method: Integers
     blocked_at: Integers
     queues: Sequence[QueuePrediction]
+    hops: Sequence[Hop]
 
     @cached_property
     def delay_p50_seconds(self) -> Floats:
@@ -141,9 +145,8 @@ class PredictionTable:
         """Every switch with the load of its busiest port, in the scenario's order."""
         busiest: dict[str, float] = {s.id: 0.0 for s in self.site.scenario.network.switches}
         for queue in self.queues:
-            if queue.kind in ("switch-out", "switch-uplink"):
-                switch = queue.id.split("->")[0]
-                busiest[switch] = max(busiest[switch], queue.utilization)
+            if queue.kind in ("switch-out", "switch-uplink") and queue.switch is not None:
+                busiest[queue.switch] = max(busiest[queue.switch], queue.utilization)
         return tuple(
             SwitchPrediction(id=switch, utilization=load) for switch, load in busiest.items()
         )
@@ -190,12 +193,14 @@ class PredictionTable:
         if method == NOTHING_OFFERED:
             return "nobody publishes a topic that the filter matches"
         blocked = self.blocked_at[row]
-        if blocked >= 0:
-            name = self.site.downlinks.hops[blocked].name
-            return next(q.reason and f"{name}: {q.reason}" for q in self.queues if q.id == name)
-        if method == NOTHING_DELIVERED:
+        if blocked < 0 and method == NOTHING_DELIVERED:
             return "every event is dropped"
-        return next((f"{q.id}: {q.reason}" for q in self.queues if not q.stable), None)
+        culprits = [q for q in self.queues if not q.stable]
+        if blocked >= 0:
+            hop = self.hops[blocked]
+            near = [q for q in culprits if q.id == hop.name]
+            culprits = near or [q for q in culprits if q.switch == hop.switch.id] or culprits
+        return next((f"{q.id}: {q.reason}" for q in culprits), None)
 
     def to_prediction(self) -> Prediction:
         """The whole as a value of the contract."""
@@ -220,7 +225,11 @@ def _known(delay: float) -> float | None:
 
 
 def tabulate(
-    site: Site, model: ModelName, outcome: StreamOutcome, queues: Sequence[QueuePrediction]
+    site: Site,
+    model: ModelName,
+    outcome: StreamOutcome,
+    queues: Sequence[QueuePrediction],
+    hops: Sequence[Hop],
 ) -> PredictionTable:
     """Gather streams into subscriptions: a filter's delays are the mixture of its topics'."""
     count = len(site.subscriptions)
@@ -255,13 +264,13 @@ def tabulate(
         [NOTHING_OFFERED, NOTHING_DELIVERED, UNSTABLE, FLUID],
         QUEUEING,
     )
-    exists = np.isfinite(mean) & (base > 0) & (delivered > 0)
+    exists = np.isfinite(mean) & (offered > 0) & (delivered > 0)
     mean = np.where(exists, mean, np.nan)
     variance = np.where(exists, variance, np.nan)
     fixed = np.where(exists, np.minimum(fixed, mean), np.nan)
     deadline = np.array([s.deadline_seconds or np.inf for s in site.subscriptions])
     level = np.array([s.deadline_percentile for s in site.subscriptions])
-    within = np.where(exists, 1.0, 0.0)
+    within = np.where(exists | (offered <= 0), 1.0, 0.0)
     due = np.isfinite(deadline) & exists
     within[due] = probability_within(mean[due], variance[due], fixed[due], deadline[due])
     timely = np.where(np.isfinite(deadline), success * within, success)
@@ -284,4 +293,5 @@ def tabulate(
         method=method,
         blocked_at=blocked_at,
         queues=queues,
+        hops=hops,
     )

@@ -31,7 +31,8 @@ def queue_report(
         name = f"{broker} out to {site.scenario.subscribers[busiest].id}"
         queues.append(_single(name, "broker-out", float(broker_out_load[busiest])))
     queues += [
-        _single(f"{switch} in", "switch-in", load) for switch, load in down.switch_in_load.items()
+        _single(f"{switch} in", "switch-in", load, switch)
+        for switch, load in down.switch_in_load.items()
     ]
     queues += _hops("switch-out", site.downlinks, down)
     return queues
@@ -42,6 +43,7 @@ def _hops(kind: QueueKind, route: Route, journey: Journey) -> list[QueuePredicti
         _hop(
             hop.name,
             kind,
+            hop.switch.id,
             journey.hop_load[row],
             journey.saturated[row],
             endless=hop.switch.buffer is None,
@@ -50,11 +52,14 @@ def _hops(kind: QueueKind, route: Route, journey: Journey) -> list[QueuePredicti
     ]
 
 
-def _single(name: str, kind: QueueKind, utilization: float) -> QueuePrediction:
+def _single(
+    name: str, kind: QueueKind, utilization: float, switch: str | None = None
+) -> QueuePrediction:
     stable = utilization < 1
     return QueuePrediction(
         id=name,
         kind=kind,
+        switch=switch,
         utilization=utilization,
         stable=stable,
         reason=None if stable else _grows(utilization),
@@ -62,7 +67,13 @@ def _single(name: str, kind: QueueKind, utilization: float) -> QueuePrediction:
 
 
 def _hop(
-    name: str, kind: QueueKind, load: Floats, saturated: NDArray[np.bool_], *, endless: bool
+    name: str,
+    kind: QueueKind,
+    switch: str,
+    load: Floats,
+    saturated: NDArray[np.bool_],
+    *,
+    endless: bool,
 ) -> QueuePrediction:
     utilization = float(load.sum())
     reason = None
@@ -73,6 +84,7 @@ def _hop(
     return QueuePrediction(
         id=name,
         kind=kind,
+        switch=switch,
         utilization=utilization,
         stable=reason is None,
         reason=reason,

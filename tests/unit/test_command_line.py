@@ -1,0 +1,287 @@
+"""The ``firedex`` command: what it prints, what it exits with, what it refuses."""
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from small_site import Document, assign, published, site, subscribed, topic, write
+
+from firedex import __version__
+from firedex.benchmarks import BENCHMARKS, BenchmarkResult
+from firedex.benchmarks.result import Comparison
+from firedex.cli.commands import firedex
+from firedex.wire import Prediction, from_json
+
+HIGH_RISE = "builtin:high-rise"
+COMMANDS = sorted(firedex.commands)
+
+
+def run(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    runner = CliRunner()
+    return runner.invoke(firedex, arguments, env=env, auto_envvar_prefix="FIREDEX")
+
+
+def printed_json(*arguments: str, env: dict[str, str] | None = None) -> Any:
+    result = run(*arguments, "--json", env=env)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def high_rise() -> Document:
+    text = (resources.files("firedex") / "scenarios" / "high-rise.yaml").read_text("utf-8")
+    document: Document = yaml.safe_load(text)
+    return document
+
+
+def test_check_is_content_with_a_right_scenario(tmp_path: Path) -> None:
+    file = write(tmp_path, site())
+    result = run("check", file)
+    assert (result.exit_code, result.output) == (0, f"{file}: no problems\n")
+    assert printed_json("check", file) == {"valid": True, "problems": []}
+
+
+def test_check_lists_everything_that_is_wrong(tmp_path: Path) -> None:
+    document = site(nmae="x")
+    document["subscribers"][0]["switch"] = "s9"
+    document["publishers"][0]["publications"][0]["rate_per_second"] = -1
+    file = write(tmp_path, document)
+    result = run("check", file)
+    assert result.exit_code == 2
+    assert f"{file}: 3 problems" in result.output
+    for said in ("unknown key 'nmae'", "unknown switch 's9'", "rate_per_second: must be greater"):
+        assert said in result.output
+
+
+def test_check_tells_machines_line_path_and_message(tmp_path: Path) -> None:
+    file = write(tmp_path, "name: x\ntopics: []\nnetwrk: {}\n")
+    result = run("check", file, "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 2
+    assert found["valid"] is False
+    unknown = next(p for p in found["problems"] if p["path"] == ["netwrk"])
+    assert unknown == {
+        "line": 3,
+        "path": ["netwrk"],
+        "message": "unknown key 'netwrk'; did you mean 'network'?",
+    }
+
+
+@pytest.mark.parametrize("command", ["check", "predict", "plan"])
+def test_a_missing_file_is_a_mistake_of_the_user(command: str) -> None:
+    result = run(command, "absent.yaml")
+    assert result.exit_code == 2
+    assert "cannot read 'absent.yaml': No such file" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["predict", "plan"])
+def test_a_wrong_file_is_a_mistake_of_the_user(tmp_path: Path, command: str) -> None:
+    result = run(command, write(tmp_path, site(nmae="x")))
+    assert result.exit_code == 2
+    assert "did you mean 'name'" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "predict", "plan"])
+def test_an_unknown_built_in_scenario_lists_what_there_is(command: str) -> None:
+    result = run(command, "builtin:low-rise")
+    assert result.exit_code == 2
+    assert "high-rise" in result.stderr
+
+
+def has_the_promised_fields(prediction: Any) -> None:
+    """DESIGN.md, 'Command line'."""
+    assert prediction["subscriptions"]
+    for row in prediction["subscriptions"]:
+        assert {
+            "subscriber",
+            "filter",
+            "flow",
+            "priority",
+            "drop_rate",
+            "success_rate",
+            "delay_mean_seconds",
+            "delay_p95_seconds",
+        } <= set(row)
+    for row in prediction["classes"]:
+        assert {"priority", "success_rate", "delay_mean_seconds"} <= set(row)
+    for row in prediction["switches"]:
+        assert {"id", "utilization"} <= set(row)
+    assert {"utility", "achieved_utility_rate"} <= set(prediction)
+    assert from_json(Prediction, json.dumps(prediction))
+
+
+def test_predict_prints_the_promised_json(tmp_path: Path) -> None:
+    prediction = printed_json("predict", write(tmp_path, site()))
+    has_the_promised_fields(prediction)
+    assert prediction["subscriptions"][0]["success_rate"] == 1.0
+    assert [switch["id"] for switch in prediction["switches"]] == ["s0", "s1"]
+
+
+def test_plan_prints_the_promised_json() -> None:
+    prediction = printed_json("plan", HIGH_RISE)
+    has_the_promised_fields(prediction)
+    assert len(prediction["subscriptions"]) == 29
+
+
+def test_predict_shows_people_classes_or_subscriptions(tmp_path: Path) -> None:
+    file = write(tmp_path, site())
+    by_class, by_subscription = run("predict", file), run("predict", file, "--all")
+    assert (by_class.exit_code, by_subscription.exit_code) == (0, 0)
+    assert "By class, fan-out model" in by_class.output
+    assert "smoke/#" not in by_class.output
+    assert "By subscription, fan-out model" in by_subscription.output
+    assert "smoke/#" in by_subscription.output
+    assert "switch s1: 2.4% loaded" in by_class.output
+    assert "first to saturate: s1 to hosts" in by_class.output
+
+
+def test_predict_without_an_assignment_says_to_plan() -> None:
+    result = run("predict", HIGH_RISE)
+    assert result.exit_code == 2
+    assert "has no assignment" in result.stderr
+    assert "firedex plan builtin:high-rise" in result.stderr
+
+
+def test_an_unstable_site_is_a_prediction_and_no_mistake(tmp_path: Path) -> None:
+    document = site()
+    document["network"]["switches"][1]["bandwidth_bits_per_second"] = 12_000.0
+    file = write(tmp_path, document)
+    (row,) = printed_json("predict", file)["subscriptions"]
+    assert row["delay_mean_seconds"] is None
+    assert row["reason"].startswith("s1 to hosts: offered 2 times")
+    shown = run("predict", file)
+    assert shown.exit_code == 0
+    assert "s1 to hosts: offered 2 times what it carries" in shown.output
+
+
+def test_plan_brings_the_high_rise_to_what_it_tolerates() -> None:
+    loads = {s["id"]: s["utilization"] for s in printed_json("plan", HIGH_RISE)["switches"]}
+    assert loads["fireground"] == pytest.approx(0.9, abs=1e-6)
+    shown = run("plan", HIGH_RISE)
+    assert shown.exit_code == 0
+    assert "switch fireground: 90.0% loaded" in shown.output
+    assert "29 subscriptions of 5 subscribers to 18 topics" in shown.output
+
+
+@pytest.mark.parametrize("policy", ["flat", "linear", "exponential"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_plan_never_drops_what_is_acknowledged(tmp_path: Path, policy: str, qos: int) -> None:
+    document = high_rise()
+    asked = {("command", "camera/floor3"), ("medic", "crew/#")}
+    for subscriber in document["subscribers"]:
+        for subscription in subscriber["subscriptions"]:
+            if (subscriber["id"], subscription["filter"]) in asked:
+                subscription["qos"] = qos
+    prediction = printed_json("plan", write(tmp_path, document), "--drop-policy", policy)
+    rows = {(row["subscriber"], row["filter"]): row for row in prediction["subscriptions"]}
+    assert [(rows[key]["drop_rate"], rows[key]["success_rate"]) for key in asked] == [(0, 1)] * 2
+    assert max(row["drop_rate"] for row in rows.values()) > 0
+    loads = {s["id"]: s["utilization"] for s in prediction["switches"]}
+    assert loads["fireground"] == pytest.approx(0.9, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("option", "policy"),
+    [("--drop-policy", "optimized"), ("--priority-policy", "random")],
+)
+def test_a_policy_that_is_not_there_yet_is_refused_by_name(option: str, policy: str) -> None:
+    result = run("plan", HIGH_RISE, option, policy)
+    assert result.exit_code == 2
+    assert f"'{policy}' is not in this version" in result.stderr
+    assert "use one of" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("predict", HIGH_RISE, "--model", "magic"),
+        ("plan", HIGH_RISE, "--drop-policy", "magic"),
+        ("predict",),
+        ("nonsense",),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_has_an_example_and_json(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: firedex {command}" in result.output
+    assert "--json" in result.output
+    assert run(command, "-h").output == result.output
+
+
+def test_help_names_every_command_and_the_version_is_told() -> None:
+    assert all(command in run("--help").output for command in COMMANDS)
+    assert run("--version").output == f"firedex, version {__version__}\n"
+
+
+def test_every_option_has_a_twin_in_the_environment(tmp_path: Path) -> None:
+    file = write(tmp_path, site())
+    assert printed_json("predict", file)["model"] == "fan-out"
+    twin = {"FIREDEX_PREDICT_MODEL": "independent"}
+    assert printed_json("predict", file, env=twin)["model"] == "independent"
+    assert printed_json("predict", file, "--model", "fan-out", env=twin)["model"] == "fan-out"
+    flat = printed_json("plan", HIGH_RISE, env={"FIREDEX_PLAN_DROP_POLICY": "flat"})
+    assert len({row["drop_rate"] for row in flat["subscriptions"]}) == 1
+
+
+def test_the_papers_fifo_can_be_asked_for(tmp_path: Path) -> None:
+    document = site()
+    document["network"]["switches"][0]["bandwidth_bits_per_second"] = 112_000.0
+    file = write(tmp_path, document)
+    exact, paper = (
+        printed_json("predict", file, "--fifo", fifo)["subscriptions"][0]["delay_mean_seconds"]
+        for fifo in ("exact", "paper")
+    )
+    assert paper - exact == pytest.approx(0.5 * 0.5 / 70)  # 2 rather than 1.5 service times
+
+
+def test_scenarios_lists_what_comes_along() -> None:
+    assert HIGH_RISE in run("scenarios").output.splitlines()
+    assert HIGH_RISE in printed_json("scenarios")
+
+
+@pytest.mark.parametrize("arguments", [("bench",), ("bench", "predict", "--all"), ("bench", "x")])
+def test_bench_wants_one_name_or_all(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "predict" in result.stderr
+
+
+@pytest.mark.parametrize(("seconds", "exit_code"), [(0.5, 0), (1.5, 1)])
+def test_bench_exits_with_1_if_a_bar_is_missed(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, exit_code: int
+) -> None:
+    made = Comparison(
+        what="a", left="l", left_value=seconds, right="r", right_value=1.0, unit="s", at_most=1.0
+    )
+    monkeypatch.setitem(
+        BENCHMARKS, "predict", lambda _report: BenchmarkResult(name="predict", comparisons=(made,))
+    )
+    assert run("bench", "predict").exit_code == exit_code
+    result = run("bench", "--all", "--json")
+    assert result.exit_code == exit_code
+    assert json.loads(result.stdout)["comparisons"][0]["kept"] is (exit_code == 0)
+
+
+@pytest.mark.parametrize("name", ["smoke/[red]", "smoke/[/]", "smoke/[/x]"])
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
+    document = site(name=f"site {name}", topics=[topic(name)])
+    document["publishers"] = [published("p0", {name: 1.0})]
+    document["subscribers"] = [subscribed("command", name)]
+    document["assignment"] = [assign("command", name)]
+    document["planning"] = {"drop_policy": "flat"}
+    file = write(tmp_path, document)
+    for arguments in (("predict", file, "--all"), ("plan", file)):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.exception
+        assert name in result.output

@@ -1,0 +1,194 @@
+"""One good example of every type of the contract."""
+
+from typing import Any
+
+from small_site import site
+
+from firedex import wire
+from firedex.wire import Scenario, from_plain
+
+__all__ = ["EXAMPLES", "VALUE_TYPES"]
+
+VALUE_TYPES: tuple[type[Any], ...] = tuple(
+    item
+    for name in wire.__all__
+    if isinstance(item := getattr(wire, name), type)
+    and not issubclass(item, Exception)
+    and item is not wire.Problem
+)
+"""Every exported value; Problem is what errors carry and never crosses a border by itself."""
+
+ENDPOINTS = wire.FlowEndpoints(
+    transport="udp",
+    subscriber_address="10.0.0.5",
+    subscriber_ports=(20_000, 20_001),
+    gateway_address="10.0.0.1",
+    gateway_port=1884,
+)
+FLOW = wire.Flow(
+    subscriber="command",
+    flow=2,
+    priority=1,
+    drop_rate=0.25,
+    enforced_at="meter",
+    qos=0,
+    filters=("smoke/#", "heat/+"),
+    endpoints=ENDPOINTS,
+)
+SUBSCRIPTION_PREDICTION = wire.SubscriptionPrediction(
+    subscriber="command",
+    filter="smoke/#",
+    flow=0,
+    priority=0,
+    drop_rate=0.1,
+    offered_events_per_second=30.0,
+    success_rate=0.9,
+    delay_mean_seconds=0.01,
+    delay_p50_seconds=0.008,
+    delay_p95_seconds=None,
+    delay_p99_seconds=None,
+    utility=0.6,
+    maximum_utility=0.7,
+    timely_fraction=0.5,
+    deadline_seconds=0.5,
+    deadline_met=False,
+    method="unstable",
+    reason="s1 to hosts: too much",
+)
+CLASS_PREDICTION = wire.ClassPrediction(
+    priority=0,
+    subscriptions=3,
+    offered_events_per_second=30.0,
+    success_rate=1.0,
+    delay_mean_seconds=0.01,
+    delay_p95_seconds=None,
+)
+SWITCH_PREDICTION = wire.SwitchPrediction(id="s1", utilization=1.5)
+QUEUE_PREDICTION = wire.QueuePrediction(
+    id="s1 to hosts", kind="switch-out", utilization=1.5, stable=False, reason="too much"
+)
+PREDICTION = wire.Prediction(
+    model="fan-out",
+    subscriptions=(SUBSCRIPTION_PREDICTION,),
+    classes=(CLASS_PREDICTION,),
+    switches=(SWITCH_PREDICTION,),
+    queues=(QUEUE_PREDICTION,),
+    first_to_saturate="s1 to hosts",
+    utility=0.6,
+    maximum_utility=0.7,
+    achieved_utility_rate=0.857,
+    achieved_utility_rate_per_subscription=0.857,
+    timely_utility=0.4,
+    deadlines_missed=1,
+)
+QUEUE = wire.Queue(priority=0, dscp=46, guaranteed_bits_per_second=12_000.0, limit_packets=100)
+METER = wire.Meter(id=7, packets_per_second=12.5, burst_packets=10)
+RULE = wire.Rule(
+    transport="tcp",
+    source_address="10.0.0.1",
+    source_port=1883,
+    destination_address="10.0.0.5",
+    destination_port=20_000,
+    priority=0,
+    dscp=46,
+    meter=7,
+    towards="command",
+)
+TOPIC_COUNT = wire.TopicCount(
+    topic="smoke/1", offered_events=10, delivered_events=9, missing_events=1, payload_bytes=459
+)
+SUBSCRIPTION = wire.Subscription(
+    filter="smoke/+", utility=wire.LogUtility(weight=2.0), qos=1, deadline_seconds=0.5
+)
+PUBLICATION = wire.Publication(topic="smoke/1", rate_per_second=2.5, arrivals="periodic")
+BUFFER = wire.Buffer(kind="per-class-head-drop", packets=100)
+SWITCH = wire.Switch(id="s1", bandwidth_bits_per_second=1e6, buffer=BUFFER, error_rate=0.01)
+LINK = wire.Link(from_="s1", to="s2", bandwidth_bits_per_second=5e5)
+FORWARDED = wire.ForwardedTopic(from_broker="b2", topic="smoke/1", rate_per_second=3.0)
+BROKER = wire.Broker(id="b1", in_events_per_second=800.0, switch="s1", forwarded=(FORWARDED,))
+WHEN = "2025-03-01T12:00:00Z"
+
+EXAMPLES: tuple[Any, ...] = (
+    ENDPOINTS,
+    FLOW,
+    SUBSCRIPTION_PREDICTION,
+    CLASS_PREDICTION,
+    SWITCH_PREDICTION,
+    QUEUE_PREDICTION,
+    PREDICTION,
+    QUEUE,
+    METER,
+    RULE,
+    TOPIC_COUNT,
+    SUBSCRIPTION,
+    PUBLICATION,
+    BUFFER,
+    SWITCH,
+    LINK,
+    FORWARDED,
+    BROKER,
+    wire.Assignment(subscriber="command", filter="smoke/#", flow=1, priority=2, drop_rate=0.5),
+    wire.CappedUtility(weight=1.0, enough=0.5),
+    wire.Configuration(
+        version=3,
+        broker="b1",
+        created_at=WHEN,
+        reason="a crew arrived",
+        flows=(FLOW,),
+        prediction=PREDICTION,
+    ),
+    wire.DeliveryRecord(
+        run="run-1",
+        broker="b1",
+        publication_id="p0/17",
+        topic="smoke/1",
+        publisher="p0",
+        subscriber="command",
+        filter="smoke/#",
+        flow=0,
+        priority=0,
+        configuration_version=3,
+        wire_bytes=100,
+        published_at_seconds=1.0,
+        received_at_seconds=1.25,
+        outcome="delivered",
+    ),
+    wire.Heartbeat(part="b1", kind="broker", started_at=WHEN, sent_at=WHEN),
+    wire.LinearUtility(weight=1.0),
+    wire.LogUtility(weight=2.0),
+    wire.Network(switches=(SWITCH,), links=(LINK,), broker=BROKER),
+    wire.PiecewiseLinearUtility(weight=1.0, points=((0.0, 0.0), (0.5, 0.8), (1.0, 1.0))),
+    wire.Planning(flows_per_subscriber=4, rho_tolerance=0.2, drop_policy="flat"),
+    wire.PowerUtility(weight=1.0, exponent=0.5),
+    wire.Publisher(id="p0", switch="s0", publications=(PUBLICATION,), transport="tcp"),
+    from_plain(Scenario, site()),
+    wire.Statistics(
+        reporter="gateway",
+        subscriber="command",
+        flow=0,
+        configuration_version=3,
+        window_start=WHEN,
+        window_seconds=10.0,
+        topics=(TOPIC_COUNT,),
+        delay_mean_seconds=0.01,
+        clock_offset_seconds=-0.002,
+    ),
+    wire.Subscriber(id="command", switch="s1", role="command", subscriptions=(SUBSCRIPTION,)),
+    wire.SwitchCapabilities(
+        switch="s1",
+        datapath="userspace",
+        priorities=8,
+        meters=True,
+        meter_packets_per_second=True,
+        bundles=False,
+    ),
+    wire.SwitchRules(
+        switch="s1",
+        configuration_version=3,
+        bandwidth_bits_per_second=1e6,
+        queues=(QUEUE,),
+        meters=(METER,),
+        rules=(RULE,),
+    ),
+    wire.Topic(name="smoke/1", event_bytes=51, size_distribution="exponential", stamped=True),
+)
