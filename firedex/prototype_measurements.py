@@ -98,9 +98,9 @@ def _read(path: Path) -> Experiment:
                 )
             except ValueError as error:
                 raise MeasurementsError(f"{path} line {line}: {error}") from error
-    for priority in {row.priority for row in rows}:
-        if not any(row.received for row in rows if row.priority == priority):
-            raise MeasurementsError(f"{path}: nothing was received in class {priority}")
+    heard = {row.priority for row in rows if row.received}
+    for silent in {row.priority for row in rows} - heard:
+        raise MeasurementsError(f"{path}: nothing was received in class {silent}")
     return Experiment(
         name=path.stem.removeprefix("prototype_"),
         bandwidth_bits_per_second=int(stated.group(1)) * 1024 * 8,
