@@ -1,7 +1,7 @@
 """Percentiles and tail probabilities from two moments: a gamma distribution behind a fixed delay.
 
 The fixed part is what every event pays (propagation, fixed transmission times); the rest is fitted.
-Checked against simulation in ``tests/test_fan_out_model.py``.
+Checked against simulation in ``tests/model/test_fan_out_model.py``.
 """
 
 import numpy as np

@@ -259,9 +259,11 @@ def tabulate(
     blocked_at = np.full(count, -1, dtype=np.int64)
     np.maximum.at(blocked_at, of, outcome.blocked_at[stream])
 
+    endless = np.array([hop.switch.buffer is None for hop in hops] + [False])  # −1 is the last
+    grows = ~np.isfinite(mean) | endless[blocked_at]
     method = np.select(
-        [offered <= 0, delivered <= 0, ~np.isfinite(mean), blocked_at >= 0],
-        [NOTHING_OFFERED, NOTHING_DELIVERED, UNSTABLE, FLUID],
+        [offered <= 0, grows, delivered <= 0, blocked_at >= 0],
+        [NOTHING_OFFERED, UNSTABLE, NOTHING_DELIVERED, FLUID],
         QUEUEING,
     )
     exists = np.isfinite(mean) & (offered > 0) & (delivered > 0)

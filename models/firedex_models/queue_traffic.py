@@ -105,6 +105,11 @@ class Batches:
         """E[X], X being the work of a batch in classes up to k (batches × classes)."""
         return self._mean
 
+    @property
+    def coin_variance(self) -> Floats:
+        """Var[X] for the mean size: what the drop coins alone make of it."""
+        return self._variance
+
     @cached_property
     def variance(self) -> Floats:
         """Var[X], the common size included."""

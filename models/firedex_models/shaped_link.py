@@ -16,21 +16,23 @@ The work queued in class k alone is E Y_k − E Y_{k−1}; compared with the sam
 link it gives the factor by which the class waits longer or shorter.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
+from numpy.polynomial.laguerre import laggauss
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
 from firedex_models.priority_queue import residual_service
-from firedex_models.queue_traffic import QueueTraffic
+from firedex_models.queue_traffic import Batches, QueueTraffic
 
 __all__ = ["own_transmission", "queued_work"]
 
 Floats = NDArray[np.float64]
 
 TOKEN_POINTS, TOKEN_WEIGHTS = leggauss(8)
-WORK_POINTS = np.array([0.0, np.sqrt(3.0), -np.sqrt(3.0)])
-WORK_WEIGHTS = np.array([2.0, 0.5, 0.5]) / 3.0
-"""Three-point Gauss–Hermite rule: right for a normal batch, exact for a fixed one."""
+SIZE_POINTS, SIZE_WEIGHTS = laggauss(6)
+"""For the common size of a publication, where that is exponential."""
 
 
 def own_transmission(service_seconds: Floats, burst_seconds: Floats) -> Floats:
@@ -101,9 +103,7 @@ def _exceptional_batches(
 
     first = np.zeros_like(batches.mean)
     first_square = np.zeros_like(batches.mean)
-    deviation = np.sqrt(np.maximum(batches.variance, 0.0))
-    for point, share in zip(WORK_POINTS, WORK_WEIGHTS, strict=True):
-        work = np.maximum(batches.mean + point * deviation, 0.0)
+    for work, share in _work_points(batches):
         for column in range(tokens.shape[1]):
             left = np.maximum(work - tokens[batches.queue, column][:, None], 0.0)
             likely = share * weight[batches.queue, column][:, None]
@@ -114,6 +114,32 @@ def _exceptional_batches(
     whole = first[:, -1]
     tokens_left = np.divide(idle, idle + whole, out=np.zeros_like(idle), where=idle + whole > 0)
     return tokens_left[:, None], first, first_square
+
+
+def _work_points(batches: Batches) -> Iterator[tuple[Floats, Floats]]:
+    """Points and weights that stand for the work of a batch, with its mean and variance exactly.
+
+    The number of packets that survive is nearly normal where it is large (three-point Gauss–Hermite
+    rule); where that would reach below zero, the batch is empty or has its mean when it is not.
+    """
+    mean, spread = batches.mean, np.maximum(batches.coin_variance, 0.0)
+    reach = np.sqrt(3.0 * spread)
+    large = mean >= reach
+    square = np.maximum(mean**2 + spread, np.finfo(float).tiny)
+    alone = np.divide(square, mean, out=np.zeros_like(mean), where=mean > 0)
+    points = [
+        (np.where(large, mean, alone), np.where(large, 2 / 3, mean**2 / square)),
+        (np.where(large, mean + reach, 0.0), large / 6),
+        (np.where(large, mean - reach, 0.0), large / 6),
+    ]
+    exponential = batches.size_variability > 0
+    if not exponential.any():
+        yield from points
+        return
+    for size, likely in zip(SIZE_POINTS, SIZE_WEIGHTS, strict=True):
+        factor = np.where(exponential, size, 1.0)[:, None]
+        for work, share in points:
+            yield factor * work, likely * share
 
 
 def _mean_packet(traffic: QueueTraffic) -> Floats:
