@@ -56,5 +56,5 @@ def test_the_scenario_page_shows_the_example_file() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+        for target in re.findall(r"\]\(([\w./-]+\.\w+)\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
