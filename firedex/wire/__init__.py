@@ -27,6 +27,7 @@ from firedex.wire.prediction import (
     SubscriptionPrediction,
     SwitchPrediction,
 )
+from firedex.wire.registrations import PublisherRegistration, SubscriberRegistration
 from firedex.wire.reports import Heartbeat, Statistics, TopicCount
 from firedex.wire.rules import Meter, Queue, Rule, SwitchRules
 from firedex.wire.scenario import DropPolicy, Planning, PriorityPolicy, Scenario
@@ -81,6 +82,7 @@ __all__ = [
     "Problem",
     "Publication",
     "Publisher",
+    "PublisherRegistration",
     "Queue",
     "QueueKind",
     "QueuePrediction",
@@ -89,6 +91,7 @@ __all__ = [
     "SizeDistribution",
     "Statistics",
     "Subscriber",
+    "SubscriberRegistration",
     "Subscription",
     "SubscriptionPrediction",
     "Switch",

@@ -1,0 +1,1 @@
+"""The configuration service: registrations in, plans out, the network told."""

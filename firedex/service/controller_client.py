@@ -1,0 +1,44 @@
+"""Asking the controller: one PUT for each switch, answered after its barrier."""
+
+import http.client
+import json
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from firedex.service.errors import PushFailed
+from firedex.wire import SwitchRules, to_json
+
+__all__ = ["ControllerClient"]
+
+PATIENCE_SECONDS = 30.0
+
+
+class ControllerClient:
+    """The controller's HTTP interface at ``url``."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+
+    def push(self, every_switch: Sequence[SwitchRules]) -> float:
+        """Bring all switches to their rules; return the seconds until the last barrier."""
+        return sum(self._put(rules) for rules in every_switch)
+
+    def _put(self, rules: SwitchRules) -> float:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE_SECONDS)
+        try:
+            connection.request(
+                "PUT",
+                f"/v1/switches/{rules.switch}/rules",
+                to_json(rules),
+                {"Content-Type": "application/json"},
+            )
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise PushFailed(f"{self._host}:{self._port}: {error}") from error
+        finally:
+            connection.close()
+        if response.status != http.client.OK:
+            raise PushFailed(str(answer.get("error", response.reason)))
+        return float(answer["seconds_to_barrier"])

@@ -1,0 +1,79 @@
+"""Inside the sandbox: one way of running a scenario, from an empty machine to a measurement."""
+
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from firedex.scenario_file import read_scenario
+from firedex.wire import Scenario, to_json
+from firedex_emulation.errors import EmulationError
+from firedex_emulation.sandbox import RUN, settle_in
+from firedex_emulation.site_processes import CONTROLLER_PORT, SERVICE_URL, SiteProcesses
+from firedex_emulation.switch_host import start_open_vswitch
+from firedex_emulation.trunk_topology import EDGE_ADDRESS, build_trunk
+
+__all__ = ["WAYS", "as_run"]
+
+WAYS = ("none", "firedex")
+GRACE_SECONDS = 2.0
+
+
+def as_run(scenario: Scenario, way: str) -> Scenario:
+    """The scenario in one of its ways: ``none`` has one flow, one class and no drop rates."""
+    if way == "none":
+        planning = replace(
+            scenario.planning,
+            flows_per_subscriber=1,
+            priorities=1,
+            priority_policy="none",
+            drop_policy="none",
+        )
+        return replace(scenario, planning=planning)
+    return scenario
+
+
+def main(source: str, way: str, framework: str, seconds: str, seed: str, out: str) -> None:
+    """Run, and print what the report needs as JSON."""
+    settle_in()
+    scenario = as_run(read_scenario(source), way)
+    whole, site = RUN / "scenario.json", RUN / "site.json"
+    whole.write_text(to_json(scenario))
+    site.write_text(to_json(replace(scenario, publishers=(), subscribers=(), topics=())))
+    start_open_vswitch()
+    network = build_trunk(scenario, CONTROLLER_PORT)
+    processes = SiteProcesses(network)
+    processes.start_controller(framework)
+    processes.start_edge(site)
+    for name, host in network.publishers.items():
+        program = [sys.executable, "-m", "firedex_emulation.publisher_program", str(whole), name]
+        program += [SERVICE_URL, EDGE_ADDRESS, seconds, seed, str(RUN)]
+        processes.start(name, program, host)
+        processes.wait_for_file(name, "ready")
+    for name, host in network.subscribers.items():
+        program = [sys.executable, "-m", "firedex_emulation.subscriber_program", str(whole), name]
+        program += [network.addresses[name], SERVICE_URL, str(RUN)]
+        program += [str(Path(out) / f"{way}-{name}.parquet"), way]
+        processes.start(name, program, host)
+        processes.wait_for_file(name, "ready")
+    time.sleep(1.0)  # the gateway asks for the configuration four times a second
+    (RUN / "go").touch()
+    sent = []
+    for name in network.publishers:
+        done = processes.wait_for_file(name, "sent.json", seconds=float(seconds) + 30)
+        sent += json.loads(done.read_text())
+    time.sleep(GRACE_SECONDS)
+    (RUN / "stop").touch()
+    for name in network.subscribers:
+        processes.wait_for_file(name, "done")
+    configuration = json.loads(processes.configuration())
+    json.dump({"way": way, "sent": sent, "configuration": configuration}, sys.stdout)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except EmulationError as error:
+        sys.exit(f"firedex: {error}")

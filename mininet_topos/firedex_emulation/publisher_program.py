@@ -1,0 +1,73 @@
+"""Runs on a publisher's host: registers, waits for the start, publishes for a while, counts."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from firedex.scenario_file import read_scenario
+from firedex.wire import Publisher as PublisherValue
+from firedex.wire import PublisherRegistration
+from firedex_clients import Publisher
+from firedex_clients.service_client import ServiceClient
+
+__all__: list[str] = []
+
+POLL_SECONDS = 0.02
+
+
+def main(
+    scenario_path: str, name: str, service: str, broker: str, seconds: str, seed: str, run: str
+) -> None:
+    """Publish what the scenario says of ``name``; files in ``run`` say ready, go and done."""
+    scenario = read_scenario(scenario_path)
+    publisher = next(p for p in scenario.publishers if p.id == name)
+    mine = {publication.topic for publication in publisher.publications}
+    topics = tuple(topic for topic in scenario.topics if topic.name in mine)
+    ServiceClient(service).register_publisher(
+        PublisherRegistration(publisher=publisher, topics=topics)
+    )
+    when, what = _schedule(publisher, float(seconds), np.random.default_rng(int(seed)))
+    payload = {topic.name: b"x" * topic.event_bytes for topic in topics}
+    names = [publication.topic for publication in publisher.publications]
+    with Publisher(broker, id=name) as client:
+        (Path(run) / f"{name}.ready").touch()
+        while not (Path(run) / "go").exists():
+            time.sleep(POLL_SECONDS)
+        start = time.time()
+        sent = []
+        for after, index in zip(when, what, strict=True):
+            wait = start + after - time.time()
+            if wait > 0:
+                time.sleep(wait)
+            at = time.time()
+            event = client.publish(names[index], payload[names[index]])
+            sent.append([event, names[index], at])
+        time.sleep(0.2)
+    unfinished = Path(run) / f"{name}.sent.unfinished"
+    unfinished.write_text(json.dumps(sent))
+    unfinished.rename(Path(run) / f"{name}.sent.json")
+
+
+def _schedule(
+    publisher: PublisherValue, seconds: float, generator: np.random.Generator
+) -> tuple[list[float], list[int]]:
+    """Times and publications in order: Poisson or periodic, as the scenario says."""
+    times, kinds = [], []
+    for index, publication in enumerate(publisher.publications):
+        rate = publication.rate_per_second
+        if publication.arrivals == "periodic":
+            found = np.arange(generator.uniform(0, 1 / rate), seconds, 1 / rate)
+        else:
+            found = np.sort(generator.uniform(0, seconds, generator.poisson(rate * seconds)))
+        times.append(found)
+        kinds.append(np.full(len(found), index))
+    when, what = np.concatenate(times), np.concatenate(kinds)
+    order = np.argsort(when, kind="stable")
+    return when[order].tolist(), what[order].tolist()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,148 @@
+"""The parts of an emulated site as processes on their hosts, each awaited until it answers."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from firedex_emulation.errors import PartFailed
+from firedex_emulation.sandbox import RUN
+from firedex_emulation.trunk_topology import (
+    EDGE_ADDRESS,
+    EDGE_MANAGEMENT,
+    HOST_MANAGEMENT,
+    TrunkNetwork,
+)
+
+__all__ = ["CONTROLLER_PORT", "SERVICE_URL", "SiteProcesses"]
+
+CONTROLLER_PORT = 6653
+CONTROLLER_API_PORT = 8080
+SERVICE_PORT = 8088
+BROKER_PORT = 1883
+GATEWAY_PORT = 1884
+SERVICE_URL = f"http://{EDGE_ADDRESS}:{SERVICE_PORT}"
+PATIENCE_SECONDS = 30.0
+
+MOSQUITTO_CONFIGURATION = f"""\
+listener {BROKER_PORT} 0.0.0.0
+allow_anonymous true
+persistence false
+set_tcp_nodelay true
+max_queued_messages 1000
+log_type none
+"""
+
+
+class SiteProcesses:
+    """Starts the parts in order. They end with the sandbox; ``check`` says if one died before."""
+
+    def __init__(self, network: TrunkNetwork) -> None:
+        self._network = network
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, command: list[str], on: object = None) -> None:
+        """Start a part on a Mininet host (or beside the switch); its output goes to a log."""
+        log = (RUN / f"{name}.log").open("wb")
+        options = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
+        launch: Callable[..., subprocess.Popen[bytes]] = (
+            subprocess.Popen if on is None else on.popen  # type: ignore[attr-defined]
+        )
+        self._running[name] = launch(command, **options)
+
+    def start_controller(self, framework: str) -> None:
+        """The controller, beside the switch."""
+        switch = f"core={self._network.core_datapath}:{self._network.trunk_port}"
+        self.start(
+            "controller",
+            [*_firedex("controller"), "--switch", switch, "--framework", framework]
+            + ["--listen", f"127.0.0.1:{CONTROLLER_PORT}"]
+            + ["--api", f"{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"],
+        )
+        url = f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}/v1/switches"
+        self.wait_for("controller", lambda: _fetch(url)["connected"]["core"] is True)
+
+    def start_edge(self, site: Path) -> None:
+        """Broker, configuration service and gateway, on the edge host."""
+        configuration = RUN / "mosquitto.conf"
+        configuration.write_text(MOSQUITTO_CONFIGURATION)
+        edge = self._network.edge
+        self.start("broker", ["mosquitto", "-c", str(configuration)], edge)
+        self.wait_for("broker", lambda: _answers(EDGE_MANAGEMENT, BROKER_PORT))
+        self.start(
+            "service",
+            [*_firedex("serve"), str(site), "--listen", f"0.0.0.0:{SERVICE_PORT}"]
+            + ["--controller", f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"]
+            + ["--gateway", f"{EDGE_ADDRESS}:{GATEWAY_PORT}"]
+            + ["--state", str(RUN / "service.sqlite")],
+            edge,
+        )
+        health = f"http://{EDGE_MANAGEMENT}:{SERVICE_PORT}/v1/health"
+        self.wait_for("service", lambda: _fetch(health)["status"] == "ok")
+        self.start(
+            "gateway",
+            [*_firedex("gateway"), "--listen", f"0.0.0.0:{GATEWAY_PORT}", "--seed", "1"]
+            + ["--broker", f"127.0.0.1:{BROKER_PORT}"]
+            + ["--service", f"http://127.0.0.1:{SERVICE_PORT}"],
+            edge,
+        )
+        self.wait_for("gateway", lambda: _answers(EDGE_MANAGEMENT, GATEWAY_PORT))
+
+    def configuration(self) -> bytes:
+        """The configuration in force, as the service says it."""
+        url = f"http://{EDGE_MANAGEMENT}:{SERVICE_PORT}/v1/configuration"
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def wait_for(
+        self, name: str, ready: Callable[[], bool], seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """Wait until ``ready``; raise with the part's last words if it dies or takes too long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.check()
+            try:
+                if ready():
+                    return
+            except (OSError, LookupError, ValueError):
+                pass
+            time.sleep(0.05)
+        raise PartFailed(name, f"not ready after {seconds:.0f} s\n{self._last_words(name)}")
+
+    def wait_for_file(self, name: str, suffix: str, seconds: float = PATIENCE_SECONDS) -> Path:
+        """Wait until the part has left the file ``name.suffix``; return its place."""
+        path = RUN / f"{name}.{suffix}"
+        self.wait_for(name, path.exists, seconds)
+        return path
+
+    def check(self) -> None:
+        """Raise if a part has failed."""
+        for name, process in self._running.items():
+            if process.poll() not in (None, 0):
+                raise PartFailed(
+                    name, f"ended with code {process.returncode}\n{self._last_words(name)}"
+                )
+
+    def _last_words(self, name: str) -> str:
+        log = RUN / f"{name}.log"
+        return log.read_text(errors="replace")[-2000:] if log.exists() else ""
+
+
+def _firedex(command: str) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-c", "from firedex.cli import main; main()", command]
+
+
+def _fetch(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310  # our own addresses
+        return json.load(answer)
+
+
+def _answers(host: str, port: int) -> bool:
+    with socket.create_connection((host, port), timeout=1):
+        return True

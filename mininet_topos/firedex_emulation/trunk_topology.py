@@ -1,0 +1,109 @@
+"""Subscribers behind one shared trunk.
+
+::
+
+      edge ──────┐                     ┌────── sub 1
+   (broker,      │                     │
+    gateway,   [core] ═══ trunk ═══ [access] ── sub 2
+    service)     │    (queues here)    │
+      pub ───────┘                     └────── …
+
+    management: edge ── 10.255.0.2 / 10.255.0.1 ── the switch host, where the controller runs
+
+``core`` is managed: its port to the trunk has FireDeX's queues. ``access`` only forwards. Addresses:
+edge 10.0.0.10, publishers from 10.0.0.11, subscribers from 10.0.0.101, in the scenario's order.
+"""
+
+import subprocess
+from dataclasses import dataclass
+
+from mininet.log import setLogLevel
+from mininet.net import Mininet
+from mininet.node import Host, OVSSwitch, RemoteController
+
+from firedex.wire import Scenario
+
+__all__ = ["EDGE_ADDRESS", "EDGE_MANAGEMENT", "HOST_MANAGEMENT", "TrunkNetwork", "build_trunk"]
+
+EDGE_ADDRESS = "10.0.0.10"
+EDGE_MANAGEMENT = "10.255.0.2"
+HOST_MANAGEMENT = "10.255.0.1"
+CORE_DATAPATH = "0000000000000001"
+ACCESS_DATAPATH = "0000000000000002"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrunkNetwork:
+    """The network and who is where. Hosts are Mininet nodes; ``addresses`` are theirs by name."""
+
+    net: Mininet
+    edge: Host
+    publishers: dict[str, Host]
+    subscribers: dict[str, Host]
+    addresses: dict[str, str]
+    core_datapath: str
+    trunk_port: str
+
+
+def build_trunk(scenario: Scenario, controller_port: int) -> TrunkNetwork:
+    """Bring the network up; the core waits for its controller, the access switch needs none."""
+    setLogLevel("error")
+    net = Mininet(controller=None, build=False, autoSetMacs=True)
+    net.addController("c0", controller=RemoteController, ip="127.0.0.1", port=controller_port)
+    core = net.addSwitch(
+        "core",
+        cls=OVSSwitch,
+        datapath="user",
+        dpid=CORE_DATAPATH,
+        protocols="OpenFlow13",
+        failMode="secure",
+        reconnectms=1000,
+    )
+    access = net.addSwitch(
+        "access", cls=OVSSwitch, datapath="user", dpid=ACCESS_DATAPATH, failMode="standalone"
+    )
+    addresses = {"edge": EDGE_ADDRESS}
+    addresses |= {p.id: f"10.0.0.{11 + n}" for n, p in enumerate(scenario.publishers)}
+    addresses |= {s.id: f"10.0.0.{101 + n}" for n, s in enumerate(scenario.subscribers)}
+    edge = net.addHost("edge", ip=f"{EDGE_ADDRESS}/24")
+    net.addLink(edge, core)
+    publishers = {
+        p.id: net.addHost(f"pub{n}", ip=f"{addresses[p.id]}/24")
+        for n, p in enumerate(scenario.publishers)
+    }
+    subscribers = {
+        s.id: net.addHost(f"sub{n}", ip=f"{addresses[s.id]}/24")
+        for n, s in enumerate(scenario.subscribers)
+    }
+    for host in publishers.values():
+        net.addLink(host, core)
+    trunk = net.addLink(core, access)
+    for host in subscribers.values():
+        net.addLink(host, access)
+    net.build()
+    core.start(net.controllers)
+    access.start([])
+    _add_management(edge)
+    for host in (edge, *publishers.values(), *subscribers.values()):
+        # Without this ping works and TCP never connects: no hardware fills the checksums in.
+        host.cmd(f"ethtool -K {host.defaultIntf().name} tx off")
+    return TrunkNetwork(
+        net=net,
+        edge=edge,
+        publishers=publishers,
+        subscribers=subscribers,
+        addresses=addresses,
+        core_datapath=CORE_DATAPATH,
+        trunk_port=trunk.intf1.name,
+    )
+
+
+def _add_management(edge: Host) -> None:
+    """A link of its own between the edge host and the switch host."""
+    here, there = "mgmt0", "edge-mgmt"
+    subprocess.run(["ip", "link", "add", here, "type", "veth", "peer", "name", there], check=True)
+    subprocess.run(["ip", "link", "set", there, "netns", str(edge.pid)], check=True)
+    subprocess.run(["ip", "addr", "add", f"{HOST_MANAGEMENT}/24", "dev", here], check=True)
+    subprocess.run(["ip", "link", "set", here, "up"], check=True)
+    edge.cmd(f"ip addr add {EDGE_MANAGEMENT}/24 dev {there}")
+    edge.cmd(f"ip link set {there} up")
