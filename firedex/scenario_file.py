@@ -16,6 +16,7 @@ from firedex.wire.errors import Path as DataPath
 from firedex.wire.errors import format_path
 
 __all__ = [
+    "BuiltInScenario",
     "FileProblem",
     "InvalidScenarioFile",
     "ScenarioFileError",
@@ -59,12 +60,27 @@ class InvalidScenarioFile(ScenarioFileError):
         super().__init__(f"{source}: {count} problem{'s' if count > 1 else ''}\n{lines}")
 
 
-def built_in_scenarios() -> list[str]:
-    """Names of the scenarios that come with FireDeX, for ``builtin:NAME``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltInScenario:
+    """A scenario that comes along; its first comment says what it is about."""
+
+    text: str
+
+    @property
+    def about(self) -> str:
+        """The first line of its opening comment."""
+        return self.text.splitlines()[0].lstrip("# ")
+
+
+def built_in_scenarios() -> dict[str, BuiltInScenario]:
+    """The scenarios that come with FireDeX, by the NAME of ``builtin:NAME``."""
     folder = resources.files("firedex") / "scenarios"
-    return sorted(
-        item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")
-    )
+    files = sorted((item for item in folder.iterdir()), key=lambda item: item.name)
+    return {
+        item.name.removesuffix(".yaml"): BuiltInScenario(text=item.read_text("utf-8"))
+        for item in files
+        if item.name.endswith(".yaml")
+    }
 
 
 def read_scenario(source: str) -> Scenario:
@@ -75,12 +91,12 @@ def read_scenario(source: str) -> Scenario:
 def _text(source: str) -> str:
     if source.startswith(BUILT_IN):
         name = source.removeprefix(BUILT_IN)
-        if name not in built_in_scenarios():
+        known = built_in_scenarios()
+        if name not in known:
             raise ScenarioFileError(
-                f"there is no built-in scenario {name!r}; there are "
-                + ", ".join(built_in_scenarios())
+                f"there is no built-in scenario {name!r}; there are {', '.join(known)}"
             )
-        return (resources.files("firedex") / "scenarios" / f"{name}.yaml").read_text("utf-8")
+        return known[name].text
     try:
         return Path(source).read_text("utf-8")
     except OSError as error:
@@ -126,7 +142,9 @@ def _syntax_problem(error: Exception) -> FileProblem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     said = getattr(error, "problem", None) or str(error).splitlines()[0]
     return FileProblem(
-        line=mark.line + 1 if mark else None, path=(), message=f"not valid YAML: {said}"
+        line=mark.line + 1 if mark else None,
+        path=(),
+        message=f"not valid YAML: {said} (put quotes around a filter that has '#' or '+')",
     )
 
 

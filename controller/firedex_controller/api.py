@@ -39,6 +39,13 @@ def serve_api(controller: Controller) -> None:
         server.serve_forever()
 
 
+def _rules_for(name: str, body: bytes) -> SwitchRules:
+    rules = from_json(SwitchRules, body)
+    if rules.switch != name:
+        raise ControllerError(f"the path says {name!r}, the rules say {rules.switch!r}")
+    return rules
+
+
 class _Handler(BaseHTTPRequestHandler):
     app: Controller
     protocol_version = "HTTP/1.1"
@@ -60,10 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, {"error": f"no such path: {self.path}"})
             return
         try:
-            rules = from_json(SwitchRules, body)
-            if rules.switch != name:
-                raise ControllerError(f"the path says {name!r}, the rules say {rules.switch!r}")
-            seconds = self.app.put_rules(rules)
+            seconds = self.app.put_rules(_rules_for(name, body))
         except InvalidValue as error:
             self._answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
         except SwitchNotConnected as error:

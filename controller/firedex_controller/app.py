@@ -1,7 +1,7 @@
 """The controller application: thin. Computes nothing; sends what is computed, in order, and waits.
 
 Meters first, then flows, then a barrier; then whatever an earlier configuration left, and another
-barrier. An answer is given when the last barrier is. Rules stay on the switch when this process dies.
+barrier. An answer is given when the last barrier is. Rules stay when this process dies.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The one place that knows there are two frameworks: Ryu, and os-ken, its maintained continuation.
 
-``FIREDEX_OPENFLOW`` chooses (``ryu`` or ``os-ken``); by default whichever is installed, os-ken first.
-Must be imported before anything of either framework.
+``FIREDEX_OPENFLOW`` chooses (``ryu`` or ``os-ken``); by default whichever is installed, os-ken
+first. Must be imported before anything of either framework.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The commands that give a port its priority queues, and running them. Needs root on the switch host.
+"""The commands that give a port its priority queues, and running them (as root, by the switch).
 
 ``set_queue`` does not steer in OVS's userspace datapath, so a filter on the packet's mark does; and
 leaves drop their oldest packet, because a refused newest one makes OVS discard the rest of its send

@@ -61,6 +61,11 @@ class BenchmarkResult:
     comparisons: tuple[Comparison, ...]
     machine: dict[str, str] = field(default_factory=machine)
 
+    @property
+    def kept(self) -> bool:
+        """Whether every bar is kept."""
+        return all(comparison.kept for comparison in self.comparisons)
+
     def as_plain(self) -> dict[str, object]:
         """For JSON."""
         return {

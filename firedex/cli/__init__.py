@@ -16,4 +16,7 @@ def main() -> None:
             "Install the command line with: pip install 'firedex[planning]'"
         )
     add_part_commands(firedex)
-    firedex(auto_envvar_prefix="FIREDEX")
+    try:
+        firedex(auto_envvar_prefix="FIREDEX")
+    except OSError as error:
+        sys.exit(f"firedex: {error}")

@@ -1,24 +1,26 @@
 """The subcommands of ``firedex``. Each is thin: read, compute elsewhere, show."""
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 import click
 from rich.console import Console
 
 from firedex import __version__
 from firedex.benchmarks import BENCHMARKS, run_benchmark
+from firedex.cli.output import MISTAKE_IN_INPUT, as_json_text, console, fail, write_scenario
 from firedex.cli.tables import show_comparison, show_plan, show_prediction
-from firedex.planning import PlanningError, plan_scenario
+from firedex.planning import DROP_POLICIES, PRIORITY_POLICIES, PlanningError, plan_scenario
 from firedex.prototype_measurements import (
     MeasurementsError,
     compare,
     read_experiments,
     scenario_of,
+    with_htb,
 )
+from firedex.scenario_advice import advice_on
 from firedex.scenario_file import (
     InvalidScenarioFile,
     ScenarioFileError,
@@ -30,31 +32,25 @@ from firedex_models import FifoModel, NotAssigned, predict
 
 __all__ = ["firedex"]
 
-MISTAKE_IN_INPUT = 2
-"""Exit code of everything that the user can mend."""
 BAR_NOT_KEPT = 1
 """Exit code of a benchmark that missed its bar."""
 
+# Parameters are called as their options are, because their twins in the environment are.
 scenario_argument = click.argument("scenario", metavar="SCENARIO")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
-everything_option = click.option(
-    "--all", "everything", is_flag=True, help="Show every subscription, not only classes."
-)
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"firedex: {message}", err=True)
-    sys.exit(MISTAKE_IN_INPUT)
+json_option = click.option("--json", is_flag=True, help="Print JSON for machines.")
+all_option = click.option("--all", is_flag=True, help="Show every subscription, not only classes.")
 
 
 def _read(source: str) -> Scenario:
     try:
         return read_scenario(source)
     except ScenarioFileError as error:
-        _fail(str(error))
+        fail(str(error))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="firedex")
 def firedex() -> None:
     """Plan, predict and enforce which MQTT events get through a network that is too small.
@@ -64,31 +60,43 @@ def firedex() -> None:
     """
 
 
-@firedex.command(epilog="Example: firedex check site.yaml")
+@firedex.command(
+    short_help="Say what is wrong with a scenario.", epilog="Example: firedex check site.yaml"
+)
 @scenario_argument
 @json_option
-def check(scenario: str, as_json: bool) -> None:
-    """Say everything that is wrong with a scenario, line by line; exit code 2 if anything is."""
+def check(scenario: str, json: bool) -> None:
+    """Say everything that is wrong with a scenario, line by line; exit code 2 if anything is.
+
+    What is allowed but probably not meant is said too, as advice.
+    """
     problems: list[dict[str, object]] = []
+    advice: list[str] = []
+    said = f"{scenario}: no problems"
     try:
-        read_scenario(scenario)
+        advice = advice_on(read_scenario(scenario))
     except InvalidScenarioFile as error:
+        said = str(error)
         problems = [
             {"line": p.line, "path": list(p.path), "message": p.message} for p in error.problems
         ]
-        said = str(error)
     except ScenarioFileError as error:
-        if not as_json:
-            _fail(str(error))
+        if not json:
+            fail(str(error))
         problems = [{"line": None, "path": [], "message": str(error)}]
-    if as_json:
-        click.echo(_plain_json({"valid": not problems, "problems": problems}))
+    if json:
+        found = {"valid": not problems, "problems": problems, "advice": advice}
+        click.echo(as_json_text(found))
     else:
-        click.echo(said if problems else f"{scenario}: no problems")
+        click.echo("\n".join([said, *(f"  advice: {line}" for line in advice)]))
     sys.exit(MISTAKE_IN_INPUT if problems else 0)
 
 
-@firedex.command("predict", epilog="Example: firedex predict site.yaml --model independent")
+@firedex.command(
+    "predict",
+    short_help="Predict what an assignment gets.",
+    epilog="Example: firedex predict site.yaml --model independent",
+)
 @scenario_argument
 @click.option(
     "--model",
@@ -104,40 +112,53 @@ def check(scenario: str, as_json: bool) -> None:
     show_default=True,
     help="Publishers' links by Pollaczek-Khinchine, or by the paper's Eq. 4.",
 )
-@everything_option
+@all_option
 @json_option
 def predict_command(
-    scenario: str, model: ModelName, fifo: FifoModel, everything: bool, as_json: bool
+    scenario: str,
+    model: ModelName,
+    fifo: FifoModel,
+    all: bool,  # noqa: A002  # its option's name
+    json: bool,
 ) -> None:
     """Predict what each subscription gets under the scenario's own assignment."""
     try:
         table = predict(_read(scenario), model=model, fifo=fifo)
     except NotAssigned as error:
-        _fail(f"{error}, with: firedex plan {scenario}")
-    if as_json:
+        fail(f"{error}, with: firedex plan {scenario} --write planned.yaml")
+    if json:
         click.echo(to_json(table.to_prediction(), indent=2))
     else:
-        show_prediction(Console(), table.to_prediction(), everything=everything)
+        show_prediction(console(), table.to_prediction(), everything=all)
 
 
-@firedex.command(epilog="Example: firedex plan builtin:high-rise --drop-policy exponential")
+@firedex.command(
+    short_help="Assign flows, priorities and drop rates.",
+    epilog="Example: firedex plan builtin:high-rise --drop-policy flat --write planned.yaml",
+)
 @scenario_argument
 @click.option(
     "--priority-policy",
-    type=click.Choice(get_args(PriorityPolicy)),
+    type=click.Choice(sorted(PRIORITY_POLICIES)),
     help="Overrides the scenario's.",
 )
 @click.option(
-    "--drop-policy", type=click.Choice(get_args(DropPolicy)), help="Overrides the scenario's."
+    "--drop-policy", type=click.Choice(sorted(DROP_POLICIES)), help="Overrides the scenario's."
 )
-@everything_option
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the scenario with its assignment here, for firedex predict.",
+)
+@all_option
 @json_option
 def plan(
     scenario: str,
     priority_policy: PriorityPolicy | None,
     drop_policy: DropPolicy | None,
-    everything: bool,
-    as_json: bool,
+    write: Path | None,
+    all: bool,  # noqa: A002  # its option's name
+    json: bool,
 ) -> None:
     """Assign flows, priorities and drop rates, and predict what each subscription then gets."""
     try:
@@ -145,52 +166,71 @@ def plan(
             _read(scenario), priority_policy=priority_policy, drop_policy=drop_policy
         )
     except PlanningError as error:
-        _fail(str(error))
+        fail(str(error))
+    if write is not None:
+        write_scenario(made, write)
     prediction = predict(made).to_prediction()
-    if as_json:
+    if json:
         click.echo(to_json(prediction, indent=2))
     else:
-        show_plan(Console(), made, prediction, everything=everything)
+        show_plan(console(), made, prediction, everything=all)
 
 
-@firedex.command(epilog="Example: firedex scenarios")
+@firedex.command(short_help="List what comes along.", epilog="Example: firedex scenarios")
+@click.option("--show", metavar="NAME", help="Print this one, to start one's own from.")
 @json_option
-def scenarios(as_json: bool) -> None:
-    """List the scenarios that come along."""
-    names = [f"builtin:{name}" for name in built_in_scenarios()]
-    click.echo(_plain_json(names) if as_json else "\n".join(names))
+def scenarios(show: str | None, json: bool) -> None:
+    """List the scenarios that come along, or print one."""
+    found = built_in_scenarios()
+    if show is not None:
+        name = show.removeprefix("builtin:")
+        if name not in found:
+            fail(f"there is no built-in scenario {name!r}; there are {', '.join(found)}")
+        click.echo(found[name].text, nl=False)
+    elif json:
+        click.echo(as_json_text([f"builtin:{name}" for name in found]))
+    else:
+        for name, scenario in found.items():
+            click.echo(f"builtin:{name:16} {scenario.about}")
 
 
-@firedex.command(epilog="Example: firedex bench predict --json")
+@firedex.command(short_help="Run a benchmark.", epilog="Example: firedex bench predict --json")
 @click.argument("name", type=click.Choice(sorted(BENCHMARKS)), required=False)
-@click.option("--all", "everything", is_flag=True, help="Run every benchmark.")
+@click.option("--all", is_flag=True, help="Run every benchmark.")
 @json_option
-def bench(name: str | None, everything: bool, as_json: bool) -> None:
+def bench(
+    name: str | None,
+    all: bool,  # noqa: A002  # its option's name
+    json: bool,
+) -> None:
     """Run a benchmark: both sides of its ratio, and the machine it ran on.
 
-    Exit code 1 if a bar is not kept.
+    Run it on an otherwise idle machine. Exit code 1 if a bar is not kept.
     """
-    if everything == (name is not None):
+    if all == (name is not None):
         raise click.UsageError(f"name one of {', '.join(sorted(BENCHMARKS))}, or give --all")
     kept = True
     for chosen in sorted(BENCHMARKS) if name is None else [name]:
         with Console(stderr=True).status("…") as status:
             result = run_benchmark(chosen, status.update)
-        kept = kept and all(comparison.kept for comparison in result.comparisons)
-        click.echo(_plain_json(result.as_plain()) if as_json else result.as_text())
+        kept = kept and result.kept
+        click.echo(as_json_text(result.as_plain()) if json else result.as_text())
     sys.exit(0 if kept else BAR_NOT_KEPT)
 
 
-@firedex.command(epilog="Example: firedex measurements ../shared/reference")
+@firedex.command(
+    short_help="Compare predictions with recordings.",
+    epilog="Example: firedex measurements ../shared/reference",
+)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--scenarios",
-    "write_to",
+    metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Also write each experiment as a scenario into this folder, for firedex predict.",
+    help="Also write each experiment here, plain and with HTB, for firedex predict.",
 )
 @json_option
-def measurements(folder: Path, write_to: Path | None, as_json: bool) -> None:
+def measurements(folder: Path, scenarios: Path | None, json: bool) -> None:
     """Put the recorded delays of the paper authors' prototype beside what the model predicts.
 
     FOLDER holds the recordings (prototype_experiment_*.csv and .txt). Classes are numbered from 1
@@ -198,20 +238,17 @@ def measurements(folder: Path, write_to: Path | None, as_json: bool) -> None:
     """
     try:
         experiments = read_experiments(folder)
-        scenarios = {found.name: scenario_of(found) for found in experiments}
         comparisons = [compare(experiment) for experiment in experiments]
-        for name, scenario in scenarios.items() if write_to else ():
-            target = Path(write_to or ".") / f"{name}.yaml"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(to_json(scenario, indent=2), "utf-8")
+        for experiment in experiments if scenarios else ():
+            plain = scenario_of(experiment)
+            for name, variant in (("", plain), ("-htb", with_htb(plain))):
+                target = Path(scenarios or ".") / f"{experiment.name}{name}.yaml"
+                write_scenario(variant, target)
+                click.echo(f"wrote {target}", err=True)
     except (MeasurementsError, WireError, OSError) as error:
-        _fail(str(error))
-    if as_json:
-        click.echo(_plain_json([asdict(comparison) for comparison in comparisons]))
+        fail(str(error))
+    if json:
+        click.echo(as_json_text([asdict(comparison) for comparison in comparisons]))
         return
     for comparison in comparisons:
-        show_comparison(Console(), comparison)
-
-
-def _plain_json(data: object) -> str:
-    return json.dumps(data, indent=2)
+        show_comparison(console(), comparison)

@@ -1,6 +1,6 @@
 """Commands that other parts bring along: found by entry point, loaded when they are called.
 
-So the command line imports no part, and a part that is not installed is missed only by who calls it.
+So the command line imports no part, and one that is not installed is missed only by who calls it.
 """
 
 import sys

@@ -7,7 +7,7 @@ from firedex.planning.errors import PolicyNotAvailable
 from firedex.planning.priority_policies import assign_priorities
 from firedex.wire import DropPolicy, PriorityPolicy, Scenario
 
-__all__ = ["plan_scenario"]
+__all__ = ["PRIORITY_POLICIES", "plan_scenario"]
 
 PRIORITY_POLICIES = ("bandwidth-adjusted", "information-only", "none")
 

@@ -98,6 +98,14 @@ def _message(details: ErrorDetails, of: type[Any]) -> str:
         return _unknown_key(str(details["loc"][-1]), _keys_at(of, details["loc"][:-1]))
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return "is required"
+    if kind == "union_tag_invalid":
+        return (
+            f"unknown kind {details['ctx']['tag']!r}; known are {details['ctx']['expected_tags']}"
+        )
+    if kind == "dataclass_type":
+        return f"must be a mapping of keys and values, not {details['input']!r}"
+    if kind == "float_type" and _reads_as_number(details["input"]):
+        return f"{details['input']!r} is text to YAML; write the number out, such as 400000"
     if kind == "union_tag_not_found":
         return "needs a 'kind': log, linear, capped, piecewise-linear or power"
     if kind == "string_pattern_mismatch":
@@ -110,6 +118,13 @@ def _message(details: ErrorDetails, of: type[Any]) -> str:
     if text.startswith("must be") and isinstance(given, str | int | float | bool):
         text += f", not {given!r}"
     return text
+
+
+def _reads_as_number(given: object) -> bool:
+    try:
+        return isinstance(given, str) and float(given) is not None
+    except ValueError:
+        return False
 
 
 def _unknown_key(key: str, known: list[str]) -> str:

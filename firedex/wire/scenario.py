@@ -25,7 +25,7 @@ class Planning:
     priorities: ClassCount = 8
     rho_tolerance: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.1
     priority_policy: PriorityPolicy = "bandwidth-adjusted"
-    drop_policy: DropPolicy = "optimized"
+    drop_policy: DropPolicy = "exponential"
 
 
 @value

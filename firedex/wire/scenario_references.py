@@ -21,7 +21,11 @@ def reference_problems(raw: Any) -> list[Problem]:
         return []
     problems: list[Problem] = []
     switches = _named(raw, ("network", "switches"), "id", problems)
-    topics = _named(raw, ("topics",), "name", problems)
+    topics = {
+        name: topic
+        for name, topic in _named(raw, ("topics",), "name", problems).items()
+        if _legal(check_topic, name)
+    }
     _named(raw, ("publishers",), "id", problems)
     _named(raw, ("subscribers",), "id", problems)
     if _get(_get(raw, "network"), "switches") in ([], ()):
@@ -117,13 +121,16 @@ def _unreachable(raw: Any) -> Iterator[Problem]:
     links, at = _links(raw), _broker_switch(raw)
     if links is None:
         return
+    linked = {end for link in links for end in link}
+    said: set[str] = set()
     for part in ("publishers", "subscribers"):
         for index, party in _items(raw, part):
             switch = _get(party, "switch")
-            if not isinstance(switch, str):
-                continue
+            if not isinstance(switch, str) or (part == "publishers" and switch not in linked):
+                continue  # a publishers' switch without links has the broker right behind it
             reason = path_problem(links, at, switch)
-            if reason:
+            if reason and reason not in said:
+                said.add(reason)
                 yield Problem(path=(part, index, "switch"), message=reason)
 
 
@@ -196,6 +203,14 @@ def _assignment_problems(raw: Any, switches: Mapping[str, Any]) -> Iterator[Prob
 
 def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
     """Classes that are not there, and flows that are said to be two things at once."""
+    acknowledged = {
+        (_get(who, "id"), _get(subscription, "filter"))
+        for _, who in _items(raw, "subscribers")
+        for _, subscription in _items(who, "subscriptions")
+        if _get(subscription, "qos", 0) in (1, 2)
+        and isinstance(_get(who, "id"), str)
+        and isinstance(_get(subscription, "filter"), str)
+    }
     flows: dict[tuple[Any, Any], tuple[int, tuple[Any, ...]]] = {}
     for index, entry in _items(raw, "assignment"):
         subscriber, flow = _get(entry, "subscriber"), _get(entry, "flow")
@@ -209,7 +224,13 @@ def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
             )
         if not isinstance(flow, int) or not isinstance(subscriber, str):
             continue
-        said = (priority, _get(entry, "drop_rate", 0.0), _get(entry, "enforced_at", "gateway"))
+        drop_rate = _get(entry, "drop_rate", 0.0)
+        if drop_rate != 0 and (subscriber, _get(entry, "filter")) in acknowledged:
+            yield Problem(
+                path=("assignment", index, "drop_rate"),
+                message=f"{_get(entry, 'filter')!r} has QoS 1 or 2, which is never dropped; give 0",
+            )
+        said = (priority, drop_rate, _get(entry, "enforced_at", "gateway"))
         first, before = flows.setdefault((subscriber, flow), (index, said))
         if said != before:
             yield Problem(

@@ -3,11 +3,11 @@
 import json
 import os
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -21,6 +21,7 @@ from firedex_emulation.one_run import WAYS
 __all__ = ["emulate"]
 
 FILTER_COLUMNS = 16
+TITLES = {"none": "Without FireDeX", "firedex": "With FireDeX"}
 
 
 @click.command(epilog="Example: firedex emulate builtin:critical-event --duration 10")
@@ -64,33 +65,36 @@ def emulate(
         raise click.BadParameter("the sandbox has a /run of its own", param_hint="--out")
     chosen = framework or ("ryu" if find_spec("ryu") else "os-ken")
     source = scenario if scenario.startswith("builtin:") else os.path.abspath(scenario)  # noqa: PTH100
-    with tempfile.TemporaryDirectory(prefix="firedex-") as scratch:
-        try:
-            with Console(stderr=True).status("…") as status:
-                measured = emulate_ways(
-                    source,
-                    ways,
-                    framework=chosen,
-                    seconds=duration,
-                    seed=seed,
-                    out=out or Path(scratch),
-                    report=status.update,
-                )
-        except (EmulationError, ScenarioFileError) as error:
-            click.echo(f"firedex: {error}", err=True)
-            sys.exit(2)
+    try:
+        with Console(stderr=True).status("…") as status:
+            measured = emulate_ways(
+                source,
+                ways,
+                framework=chosen,
+                seconds=duration,
+                seed=seed,
+                out=out,
+                report=status.update,
+            )
+    except (EmulationError, ScenarioFileError) as error:
+        click.echo(f"firedex: {error}", err=True)
+        sys.exit(2)
     if as_json:
         click.echo(json.dumps([way.as_plain() for way in measured], indent=2))
         return
     console = Console()
     for way in measured:
         console.print(_table(way))
+        console.print(
+            f"host time, measured on the idle network and part of the prediction: "
+            f"{_delay(way.host_seconds)}"
+        )
     if out is not None:
         console.print(f"delivery records: {escape(str(out))}")
 
 
 def _table(way: WayMeasurement) -> Table:
-    table = Table(title=f"{way.way}", title_justify="left")
+    table = Table(title=TITLES[way.way], title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     longest = max((len(row.filter) for row in way.filters), default=0)
     table.add_column("filter", overflow="fold", min_width=min(longest, FILTER_COLUMNS))
     for heading in ("class", "sent", "delivered", "planned", "median", "mean", "predicted"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from firedex.wire import Configuration, Scenario, from_plain
+from firedex.wire import Configuration, Scenario
 from firedex.wire.mqtt_names import matches
 from firedex_clients.delivery_log import read_records
 
@@ -36,18 +36,35 @@ class WayMeasurement:
     """One way of running a scenario."""
 
     way: str
+    host_seconds: float
     filters: tuple[FilterMeasurement, ...]
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> "WayMeasurement":
+        """From what ``as_plain`` gave."""
+        filters = tuple(FilterMeasurement(**row) for row in data["filters"])
+        return cls(way=data["way"], host_seconds=data["host_seconds"], filters=filters)
 
-def measure_way(scenario: Scenario, printed: Mapping[str, Any], folder: Path) -> WayMeasurement:
-    """Put together what a run printed and the delivery records it left in ``folder``."""
-    way = str(printed["way"])
-    configuration = from_plain(Configuration, printed["configuration"], tolerant=True)
+
+def measure_way(
+    scenario: Scenario,
+    way: str,
+    configuration: Configuration,
+    sent: Sequence[tuple[str, float]],
+    folder: Path,
+) -> WayMeasurement:
+    """Put ``sent`` (topic and time of each event) beside the delivery records in ``folder``.
+
+    What was published before the first of ``sent`` were probes on the idle network: their mean
+    delay is the time that hosts and switch take by themselves.
+    """
+    started = min((at for _, at in sent), default=float("inf"))
     arrived: dict[str, list[float]] = {}
+    probes: list[float] = []
     for subscriber in scenario.subscribers:
         table = read_records(folder / f"{way}-{subscriber.id}.parquet").to_pydict()
         for name, published, received in zip(
@@ -56,13 +73,16 @@ def measure_way(scenario: Scenario, printed: Mapping[str, Any], folder: Path) ->
             table["received_at_seconds"],
             strict=True,
         ):
-            arrived.setdefault(name, []).append(received - published)
-    topics = [topic for _, topic, _ in printed["sent"]]
+            kept = arrived.setdefault(name, []) if published >= started else probes
+            kept.append(received - published)
+    host_seconds = float(np.mean(probes)) if probes else 0.0
+    topics = [topic for topic, _ in sent]
     filters = dict.fromkeys(s.filter for who in scenario.subscribers for s in who.subscriptions)
     return WayMeasurement(
         way=way,
+        host_seconds=host_seconds,
         filters=tuple(
-            _measure(name, scenario, configuration, topics, arrived.get(name, []))
+            _measure(name, scenario, configuration, topics, arrived.get(name, []), host_seconds)
             for name in filters
         ),
     )
@@ -74,6 +94,7 @@ def _measure(
     configuration: Configuration,
     topics: Sequence[str],
     delays: Sequence[float],
+    host_seconds: float,
 ) -> FilterMeasurement:
     listeners = sum(
         1 for who in scenario.subscribers for s in who.subscriptions if s.filter == name
@@ -99,6 +120,6 @@ def _measure(
         delay_p50_seconds=float(np.quantile(found, 0.5)) if delays else None,
         delay_p95_seconds=float(np.quantile(found, 0.95)) if delays else None,
         delay_predicted_seconds=(
-            float(np.mean(known)) if known and len(known) == len(predicted) else None
+            float(np.mean(known)) + host_seconds if known and len(known) == len(predicted) else None
         ),
     )

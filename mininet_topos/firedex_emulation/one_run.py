@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from firedex.scenario_file import read_scenario
-from firedex.wire import Scenario, to_json
+from firedex.wire import Configuration, Scenario, from_json, to_json
 from firedex_emulation.errors import EmulationError
+from firedex_emulation.measurement import measure_way
 from firedex_emulation.sandbox import RUN, settle_in
 from firedex_emulation.site_processes import CONTROLLER_PORT, SERVICE_URL, SiteProcesses
 from firedex_emulation.switch_host import start_open_vswitch
@@ -18,6 +19,7 @@ __all__ = ["WAYS", "as_run"]
 
 WAYS = ("none", "firedex")
 GRACE_SECONDS = 2.0
+SETTLE_SECONDS = 0.5
 
 
 def as_run(scenario: Scenario, way: str) -> Scenario:
@@ -35,8 +37,10 @@ def as_run(scenario: Scenario, way: str) -> Scenario:
 
 
 def main(source: str, way: str, framework: str, seconds: str, seed: str, out: str) -> None:
-    """Run, and print what the report needs as JSON."""
+    """Run, and print what was measured as JSON; without ``out`` the records go with the sandbox."""
     settle_in()
+    records = Path(out) if out else RUN / "records"
+    records.mkdir(parents=True, exist_ok=True)
     scenario = as_run(read_scenario(source), way)
     whole, site = RUN / "scenario.json", RUN / "site.json"
     whole.write_text(to_json(scenario))
@@ -54,10 +58,14 @@ def main(source: str, way: str, framework: str, seconds: str, seed: str, out: st
     for name, host in network.subscribers.items():
         program = [sys.executable, "-m", "firedex_emulation.subscriber_program", str(whole), name]
         program += [network.addresses[name], SERVICE_URL, str(RUN)]
-        program += [str(Path(out) / f"{way}-{name}.parquet"), way]
+        program += [str(records / f"{way}-{name}.parquet"), way]
         processes.start(name, program, host)
         processes.wait_for_file(name, "ready")
     time.sleep(1.0)  # the gateway asks for the configuration four times a second
+    (RUN / "calibrate").touch()
+    for name in network.publishers:
+        processes.wait_for_file(name, "calibrated")
+    time.sleep(SETTLE_SECONDS)
     (RUN / "go").touch()
     sent = []
     for name in network.publishers:
@@ -67,9 +75,10 @@ def main(source: str, way: str, framework: str, seconds: str, seed: str, out: st
     (RUN / "stop").touch()
     for name in network.subscribers:
         processes.wait_for_file(name, "done")
-    configuration = json.loads(processes.configuration())
-    json.dump({"way": way, "sent": sent, "configuration": configuration}, sys.stdout)
-    sys.stdout.flush()
+    configuration = from_json(Configuration, processes.configuration())
+    events = [(topic, published_at) for _, topic, published_at in sent]
+    measured = measure_way(scenario, way, configuration, events, records)
+    print(json.dumps(measured.as_plain()), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,15 @@ from firedex_clients.service_client import ServiceClient
 __all__: list[str] = []
 
 POLL_SECONDS = 0.02
+PROBES = 150
+PROBE_SECONDS = 0.015
+"""Events sent one by one on the idle network, to see what hosts and switch take by themselves."""
 
 
 def main(
     scenario_path: str, name: str, service: str, broker: str, seconds: str, seed: str, run: str
 ) -> None:
-    """Publish what the scenario says of ``name``; files in ``run`` say ready, go and done."""
+    """Publish what the scenario says of ``name``; files in ``run`` say when, and when done."""
     scenario = read_scenario(scenario_path)
     publisher = next(p for p in scenario.publishers if p.id == name)
     mine = {publication.topic for publication in publisher.publications}
@@ -34,8 +37,12 @@ def main(
     names = [publication.topic for publication in publisher.publications]
     with Publisher(broker, id=name) as client:
         (Path(run) / f"{name}.ready").touch()
-        while not (Path(run) / "go").exists():
-            time.sleep(POLL_SECONDS)
+        _wait_for(Path(run) / "calibrate")
+        for _ in range(PROBES):
+            client.publish(names[0], payload[names[0]])
+            time.sleep(PROBE_SECONDS)
+        (Path(run) / f"{name}.calibrated").touch()
+        _wait_for(Path(run) / "go")
         start = time.time()
         sent = []
         for after, index in zip(when, what, strict=True):
@@ -49,6 +56,11 @@ def main(
     unfinished = Path(run) / f"{name}.sent.unfinished"
     unfinished.write_text(json.dumps(sent))
     unfinished.rename(Path(run) / f"{name}.sent.json")
+
+
+def _wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(POLL_SECONDS)
 
 
 def _schedule(

@@ -1,4 +1,4 @@
-"""Runs on a subscriber's host: registers what the scenario says, listens, writes delivery records."""
+"""Runs on a subscriber's host: registers what the scenario says, listens, records deliveries."""
 
 import sys
 import time

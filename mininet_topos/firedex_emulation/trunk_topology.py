@@ -10,11 +10,13 @@
 
     management: edge ── 10.255.0.2 / 10.255.0.1 ── the switch host, where the controller runs
 
-``core`` is managed: its port to the trunk has FireDeX's queues. ``access`` only forwards. Addresses:
-edge 10.0.0.10, publishers from 10.0.0.11, subscribers from 10.0.0.101, in the scenario's order.
+``core`` is managed: its port to the trunk has FireDeX's queues. ``access`` only forwards.
+Addresses: edge 10.0.0.10, publishers from 10.0.0.11, subscribers from 10.0.0.101, in the order
+of the scenario.
 """
 
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mininet.log import setLogLevel
@@ -67,14 +69,8 @@ def build_trunk(scenario: Scenario, controller_port: int) -> TrunkNetwork:
     addresses |= {s.id: f"10.0.0.{101 + n}" for n, s in enumerate(scenario.subscribers)}
     edge = net.addHost("edge", ip=f"{EDGE_ADDRESS}/24")
     net.addLink(edge, core)
-    publishers = {
-        p.id: net.addHost(f"pub{n}", ip=f"{addresses[p.id]}/24")
-        for n, p in enumerate(scenario.publishers)
-    }
-    subscribers = {
-        s.id: net.addHost(f"sub{n}", ip=f"{addresses[s.id]}/24")
-        for n, s in enumerate(scenario.subscribers)
-    }
+    publishers = _hosts(net, "pub", [p.id for p in scenario.publishers], addresses)
+    subscribers = _hosts(net, "sub", [s.id for s in scenario.subscribers], addresses)
     for host in publishers.values():
         net.addLink(host, core)
     trunk = net.addLink(core, access)
@@ -96,6 +92,16 @@ def build_trunk(scenario: Scenario, controller_port: int) -> TrunkNetwork:
         core_datapath=CORE_DATAPATH,
         trunk_port=trunk.intf1.name,
     )
+
+
+def _hosts(
+    net: Mininet, kind: str, names: Sequence[str], addresses: Mapping[str, str]
+) -> dict[str, Host]:
+    """Hosts with short names, since a link's name has room for 15 letters only."""
+    return {
+        name: net.addHost(f"{kind}{number}", ip=f"{addresses[name]}/24")
+        for number, name in enumerate(names)
+    }
 
 
 def _add_management(edge: Host) -> None:

@@ -67,14 +67,14 @@ def stage_delays(traffic: QueueTraffic, links: LinkQueues, sources: Sources) -> 
     factor = _wait_factor(traffic, links, sources, capacity)
     cell = (traffic.queue, traffic.priority)
     mean = waits.mean * factor[cell]
-    square = waits.square * factor[cell] ** 2
-    square = np.maximum(square, mean**2)
+    with np.errstate(over="ignore"):  # in classes that are not stable
+        square = np.maximum(waits.square * factor[cell] ** 2, mean**2)
 
     mean, square = _bounded_by_buffers(traffic, links, capacity, mean, square)
     saturated = capacity.saturated[cell]
     service = own_transmission(traffic.service_seconds, links.burst_seconds[traffic.queue])
     service_square = size_scale_moment(traffic.size_variability, 2) * service**2
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         waiting = np.where(saturated, 0.0, square - mean**2 + 2 * waits.covariance * factor[cell])
     variance = waiting + service_square - service**2
     return StageDelays(

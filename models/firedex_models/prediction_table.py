@@ -127,8 +127,9 @@ class PredictionTable:
             average = (weight * mean[heard]).sum()
             square = (weight * (self.delay_variance[members][heard] + mean[heard] ** 2)).sum()
             delay = float(average)
+            fixed = self.delay_fixed_seconds[members][heard].min()
             fitted = percentile(
-                np.array([average]), np.array([square - average**2]), np.zeros(1), 0.95
+                np.array([average]), np.array([square - average**2]), np.array([fixed]), 0.95
             )
             p95 = float(fitted[0])
         rate = float(offered.sum())
@@ -289,9 +290,9 @@ def tabulate(
         deadline_met=np.where(
             np.isfinite(deadline) & (offered > 0), (within >= level).astype(float), np.nan
         ),
-        utility=utilities.of(success),
-        maximum_utility=utilities.maximum,
-        timely_utility=float(utilities.of(timely).sum()),
+        utility=np.where(offered > 0, utilities.of(success), 0.0),
+        maximum_utility=np.where(offered > 0, utilities.maximum, 0.0),
+        timely_utility=float(utilities.of(timely)[offered > 0].sum()),
         method=method,
         blocked_at=blocked_at,
         queues=queues,

@@ -22,6 +22,7 @@ from firedex_models.queue_traffic import QueueTraffic
 __all__ = ["Waits", "found_work", "priority_waits", "residual_service"]
 
 Floats = NDArray[np.float64]
+SMALLEST_SPARE = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +71,12 @@ def priority_waits(traffic: QueueTraffic, admitted: Floats) -> Waits:
     ahead = found[cell] + mates
     ahead_square = found_square[cell] + 2 * found[cell] * mates + mates_square
     d = spare_above[cell]
-    return Waits(
-        mean=ahead / d,
-        square=ahead_square / d**2 + ahead * above[cell] / d**3,
-        covariance=traffic.size_variability * mates * traffic.service_seconds / d,
-    )
+    with np.errstate(over="ignore"):  # in classes that are not stable
+        return Waits(
+            mean=ahead / d,
+            square=ahead_square / d**2 + ahead * above[cell] / d**3,
+            covariance=traffic.size_variability * mates * traffic.service_seconds / d,
+        )
 
 
 def _mates_ahead(traffic: QueueTraffic) -> tuple[Floats, Floats]:
@@ -106,4 +108,4 @@ def _mates_ahead(traffic: QueueTraffic) -> tuple[Floats, Floats]:
 
 def _spare(total: Floats) -> Floats:
     """1 − σ, kept positive so that saturated classes stay finite until they are masked."""
-    return np.maximum(1.0 - total, np.finfo(float).tiny ** 0.25)
+    return np.maximum(1.0 - total, SMALLEST_SPARE)

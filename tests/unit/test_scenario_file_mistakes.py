@@ -99,7 +99,7 @@ CASES = {
         "publishers[0].publications[0].rate_per_second", "greater than or equal to 0, not -1"),
     "rate that is text": (
         RATE, "- {topic: smoke/1, rate_per_second: '10'} # here\n",
-        "publishers[0].publications[0].rate_per_second", "valid number, not '10'"),
+        "publishers[0].publications[0].rate_per_second", "'10' is text to YAML"),
     "negative bandwidth": (
         "bandwidth_bits_per_second: 1000000\n", "bandwidth_bits_per_second: -5 # here\n",
         "network.switches[1].bandwidth_bits_per_second", "greater than 0, not -5"),

@@ -190,5 +190,12 @@ EXAMPLES: tuple[Any, ...] = (
         meters=(METER,),
         rules=(RULE,),
     ),
+    wire.PublisherRegistration(
+        publisher=wire.Publisher(id="sensors", switch="s0"),
+        topics=(wire.Topic(name="smoke/1", event_bytes=51),),
+    ),
+    wire.SubscriberRegistration(
+        subscriber=wire.Subscriber(id="command", switch="s1"), address="10.0.0.5"
+    ),
     wire.Topic(name="smoke/1", event_bytes=51, size_distribution="exponential", stamped=True),
 )

@@ -1,0 +1,21 @@
+"""What is allowed in a scenario but probably not meant."""
+
+from firedex.wire import Scenario
+from firedex_models.topic_index import TopicIndex
+
+__all__ = ["advice_on"]
+
+
+def advice_on(scenario: Scenario) -> list[str]:
+    """Sentences for people; none if nothing looks odd."""
+    published = {p.topic for publisher in scenario.publishers for p in publisher.publications}
+    published |= {forwarded.topic for forwarded in scenario.network.broker.forwarded}
+    names = [topic.name for topic in scenario.topics]
+    silent = [name for name in names if name not in published]
+    index = TopicIndex(names)
+    advice = [f"nobody publishes {name!r}" for name in silent]
+    for subscriber in scenario.subscribers:
+        for subscription in subscriber.subscriptions:
+            if not len(index.matching(subscription.filter)):
+                advice.append(f"{subscription.filter!r} of {subscriber.id!r} matches no topic")
+    return advice

@@ -1,0 +1,169 @@
+"""A small site to serve, and the registrations, flows and rules that tests change one thing about.
+
+::
+
+    p0 ─▶ lan (unmanaged) ─▶ broker ─▶ core (managed) ─▶ subscribers
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
+from typing import Any
+
+from firedex.wire import (
+    Configuration,
+    Flow,
+    FlowEndpoints,
+    LogUtility,
+    Meter,
+    Publication,
+    Publisher,
+    PublisherRegistration,
+    Queue,
+    Rule,
+    Scenario,
+    Subscriber,
+    SubscriberRegistration,
+    Subscription,
+    SwitchRules,
+    Topic,
+    from_plain,
+)
+
+__all__ = [
+    "configuration",
+    "flow",
+    "publisher",
+    "site",
+    "subscriber",
+    "switch_rules_of",
+]
+
+NOBODY_DROPS: Mapping[str, Any] = {"drop_policy": "flat", "flows_per_subscriber": 2}
+
+
+def site(*, bandwidth_bits_per_second: float = 5e6, **changes: Any) -> Scenario:
+    """The site before anybody has registered."""
+    document: dict[str, Any] = {
+        "name": "parts",
+        "transport": "tcp",
+        "stamped_events": True,
+        "topics": [],
+        "network": {
+            "switches": [
+                {"id": "lan", "managed": False, "bandwidth_bits_per_second": 1e9},
+                {"id": "core", "bandwidth_bits_per_second": bandwidth_bits_per_second},
+            ],
+            "broker": {"id": "edge"},
+        },
+        "planning": {**NOBODY_DROPS, "priorities": 2},
+    }
+    return from_plain(Scenario, {**document, **changes})
+
+
+def publisher(
+    name: str, rates: Mapping[str, float], *, event_bytes: int = 100
+) -> PublisherRegistration:
+    """A publisher that declares the topics it publishes to."""
+    return PublisherRegistration(
+        publisher=Publisher(
+            id=name,
+            switch="lan",
+            publications=tuple(
+                Publication(topic=topic, rate_per_second=rate) for topic, rate in rates.items()
+            ),
+        ),
+        topics=tuple(Topic(name=topic, event_bytes=event_bytes) for topic in rates),
+    )
+
+
+def subscriber(
+    name: str,
+    *filters: str,
+    address: str = "127.0.0.1",
+    switch: str = "core",
+    qos: int = 0,
+) -> SubscriberRegistration:
+    """A subscriber; the first filter is worth most."""
+    return SubscriberRegistration(
+        subscriber=Subscriber(
+            id=name,
+            switch=switch,
+            transport="tcp",
+            subscriptions=tuple(
+                Subscription(filter=each, utility=LogUtility(weight=100.0 / 10**n), qos=qos)
+                for n, each in enumerate(filters)
+            ),
+        ),
+        address=IPv4Address(address),
+    )
+
+
+def flow(
+    address: str,
+    *,
+    number: int = 0,
+    drop_rate: float = 0.0,
+    ports: tuple[int, int] = (20_000, 20_001),
+    enforced_at: Any = "gateway",
+) -> Flow:
+    """A flow of the subscriber ``crew`` at ``address``."""
+    return Flow(
+        subscriber="crew",
+        flow=number,
+        priority=number,
+        drop_rate=drop_rate,
+        enforced_at=enforced_at,
+        endpoints=FlowEndpoints(
+            transport="tcp",
+            subscriber_address=IPv4Address(address),
+            subscriber_ports=ports,
+            gateway_address=IPv4Address("127.0.0.1"),
+            gateway_port=1884,
+        ),
+    )
+
+
+def configuration(*flows: Flow, version: int = 1) -> Configuration:
+    return Configuration(
+        version=version,
+        broker="edge",
+        created_at=datetime(2025, 3, 1, tzinfo=UTC),
+        reason="a test",
+        flows=flows,
+    )
+
+
+def switch_rules_of(*, priorities: tuple[int, ...] = (0, 1), version: int = 7) -> SwitchRules:
+    """Rules for the switch ``core``: a queue, a meter and a rule for each of ``priorities``."""
+    return SwitchRules(
+        switch="core",
+        configuration_version=version,
+        bandwidth_bits_per_second=5e6,
+        queues=tuple(
+            Queue(
+                priority=each,
+                dscp=46 - 2 * each,
+                guaranteed_bits_per_second=12_000,
+                limit_packets=60,
+            )
+            for each in priorities
+        ),
+        meters=tuple(
+            Meter(id=each + 1, packets_per_second=200.4, burst_packets=200) for each in priorities
+        ),
+        rules=tuple(
+            Rule(
+                transport="tcp",
+                source_address=IPv4Address("10.0.0.10"),
+                source_port=1884,
+                destination_address=IPv4Address("10.0.0.101"),
+                destination_port=20_000 + each,
+                priority=each,
+                dscp=46 - 2 * each,
+                meter=each + 1,
+                towards="crew",
+            )
+            for each in priorities
+        ),
+    )
