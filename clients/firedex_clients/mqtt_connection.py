@@ -1,11 +1,12 @@
 """One MQTT 5 connection over TCP, opened and closed with certainty."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from firedex_clients.errors import ConnectionRefused
 
@@ -22,9 +23,13 @@ def open_connection(
     *,
     client_id: str,
     bind: tuple[str, int] = NO_BIND,
+    subscriptions: Sequence[tuple[str, int]] = (),
     on_message: Callable[[mqtt.MQTTMessage], None] | None = None,
 ) -> mqtt.Client:
-    """Connect, wait until the broker has accepted, and keep the connection going in a thread."""
+    """Connect, subscribe, wait until both are accepted, and keep the connection going in a thread.
+
+    ``subscriptions`` (filter and QoS) are made again whenever the connection is.
+    """
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv5)
     accepted = threading.Event()
     refusal: list[str] = []
@@ -32,6 +37,14 @@ def open_connection(
     def connected(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
             refusal.append(str(reason))
+        elif subscriptions:
+            options = [(name, SubscribeOptions(qos=qos)) for name, qos in subscriptions]
+            client.subscribe(options)
+            return
+        accepted.set()
+
+    def subscribed(_client: Any, _data: Any, _id: int, reasons: Any, _properties: Any) -> None:
+        refusal.extend(str(reason) for reason in reasons if reason.is_failure)
         accepted.set()
 
     def received(_client: Any, _data: Any, message: mqtt.MQTTMessage) -> None:
@@ -39,6 +52,7 @@ def open_connection(
             on_message(message)
 
     client.on_connect = connected
+    client.on_subscribe = subscribed
     client.on_message = received
     try:
         client.connect(

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 import paho.mqtt.client as mqtt
-from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from firedex.wire import (
     Configuration,
@@ -126,18 +125,14 @@ class Subscriber:
         def received(message: mqtt.MQTTMessage) -> None:
             self._hand_out(message, flow, configuration.version)
 
-        client = open_connection(
+        return open_connection(
             str(ends.gateway_address),
             ends.gateway_port,
             client_id=f"{self._id}-{flow.flow}",
             bind=(str(ends.subscriber_address), ends.subscriber_ports[0]),
+            subscriptions=[(name, self._wanted[name][0].qos) for name in flow.filters],
             on_message=received,
         )
-        client.subscribe([(name, self._options(name)) for name in flow.filters])
-        return client
-
-    def _options(self, name: str) -> SubscribeOptions:
-        return SubscribeOptions(qos=self._wanted[name][0].qos)
 
     def _hand_out(self, message: mqtt.MQTTMessage, flow: Flow, version: int) -> None:
         now = time.time()

@@ -39,6 +39,7 @@ class _Switch:
     datapath: Any = None
     desired: SwitchRules | None = None
     queues_applied: object = None
+    meters: set[int] = field(default_factory=set)
     waiting: dict[int, Any] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
 
@@ -85,6 +86,8 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
             log.warning("an unknown switch connected: datapath %x", event.msg.datapath.id)
             return
         switch.datapath = event.msg.datapath
+        switch.meters.clear()  # whether it kept them over its absence is not known
+        switch.queues_applied = None
         log.info("switch %s connected", switch.name)
         if switch.desired is not None:
             hub.spawn(self.put_rules, switch.desired)
@@ -112,7 +115,11 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
     )
     def _refused(self, event: Any) -> None:
         switch = self._by_id.get(event.msg.datapath.id)
-        if switch is not None:
+        already_there = (
+            event.msg.type == ofproto.OFPET_METER_MOD_FAILED
+            and event.msg.code == ofproto.OFPMMFC_METER_EXISTS
+        )
+        if switch is not None and not already_there:
             switch.refusals.append(f"error type {event.msg.type} code {event.msg.code}")
 
     # -- sending -------------------------------------------------------------------------------
@@ -123,12 +130,11 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
             apply_queues(switch.port, rules.bandwidth_bits_per_second, rules.queues)
             switch.queues_applied = queues
         switch.refusals.clear()
-        known = {meter.id for meter in switch.desired.meters} if switch.desired else set()
         state = desired_state(rules)
         for meter in state.meters:
-            switch.datapath.send_msg(
-                _meter_message(switch.datapath, meter, known=meter.id in known)
-            )
+            if meter.id not in switch.meters:
+                switch.datapath.send_msg(_meter_message(switch.datapath, meter, ofproto.OFPMC_ADD))
+            switch.datapath.send_msg(_meter_message(switch.datapath, meter, ofproto.OFPMC_MODIFY))
         for flow in state.flows:
             switch.datapath.send_msg(_flow_message(switch.datapath, state, flow))
         self._barrier(switch)
@@ -136,8 +142,10 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
             switch.datapath.send_msg(
                 _delete_flows_message(switch.datapath, switch.desired.configuration_version)
             )
-        for meter_id in known - {meter.id for meter in state.meters}:
+        wanted = {meter.id for meter in state.meters}
+        for meter_id in switch.meters - wanted:
             switch.datapath.send_msg(_delete_meter_message(switch.datapath, meter_id))
+        switch.meters = wanted
         self._barrier(switch)
 
     def _barrier(self, switch: _Switch) -> None:
@@ -154,10 +162,9 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
             raise SwitchRefused(switch.name, "; ".join(switch.refusals))
 
 
-def _meter_message(datapath: Any, meter: MeterEntry, *, known: bool) -> Any:
+def _meter_message(datapath: Any, meter: MeterEntry, command: int) -> Any:
     flags = ofproto.OFPMF_PKTPS | ofproto.OFPMF_BURST
     band = parser.OFPMeterBandDrop(rate=meter.packets_per_second, burst_size=meter.burst_packets)
-    command = ofproto.OFPMC_MODIFY if known else ofproto.OFPMC_ADD
     return parser.OFPMeterMod(
         datapath, command=command, flags=flags, meter_id=meter.id, bands=[band]
     )

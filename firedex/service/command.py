@@ -39,5 +39,6 @@ def serve(site: str, listen: str, controller_url: str | None, gateway: str, stat
         click.echo(f"firedex: {error}", err=True)
         sys.exit(2)
     controller = ControllerClient(controller_url) if controller_url else None
-    app = create_app(Configurator(scenario, Registry(state), reached, controller))
-    waitress.serve(app, listen=listen, threads=8)
+    configurator = Configurator(scenario, Registry(state), reached, controller)
+    configurator.restore()
+    waitress.serve(create_app(configurator), listen=listen, threads=8)

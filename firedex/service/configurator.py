@@ -1,9 +1,11 @@
 """From a change to the network: plan, push, and only then activate."""
 
+import logging
 import threading
 from datetime import UTC, datetime
 
 from firedex.service.controller_client import ControllerClient
+from firedex.service.errors import PushFailed
 from firedex.service.registry import Registry
 from firedex.service.site_plan import Gateway, make_configuration, site_scenario, switch_rules
 from firedex.wire import (
@@ -14,6 +16,8 @@ from firedex.wire import (
 )
 
 __all__ = ["Configurator"]
+
+log = logging.getLogger("firedex.service")
 
 
 class Configurator:
@@ -48,6 +52,15 @@ class Configurator:
             self._registry.put(identifier, registration)
             return self._reconfigure(f"{identifier} registered")
 
+    def restore(self) -> None:
+        """After a start: plan for whoever has registered before, and tell the network."""
+        with self._change:
+            if self._registry.subscribers():
+                try:
+                    self._reconfigure("the service started")
+                except PushFailed as error:
+                    log.warning("%s; it follows with the next change", error)
+
     def _scenario(
         self, coming: PublisherRegistration | SubscriberRegistration | None = None
     ) -> tuple[Scenario, list[SubscriberRegistration]]:
@@ -66,7 +79,7 @@ class Configurator:
             scenario,
             subscribers,
             self._gateway,
-            version=(self._active.version if self._active else 0) + 1,
+            version=self._registry.next_version(),
             created_at=datetime.now(UTC),
             reason=reason,
         )

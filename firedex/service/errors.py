@@ -27,4 +27,4 @@ class PushFailed(ServiceError):
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
-        super().__init__(f"the controller did not take the rules: {detail}")
+        super().__init__(f"kept, but the network does not follow: {detail}")

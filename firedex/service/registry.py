@@ -27,7 +27,19 @@ class Registry:
             "CREATE TABLE IF NOT EXISTS registration "
             "(kind TEXT, id TEXT, body TEXT NOT NULL, PRIMARY KEY (kind, id))"
         )
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS configuration (version INTEGER NOT NULL)"
+        )
         self._database.commit()
+
+    def next_version(self) -> int:
+        """A number that no configuration had before, also not before a restart."""
+        with self._lock, self._database:
+            (last,) = self._database.execute("SELECT max(version) FROM configuration").fetchone()
+            version = int(last or 0) + 1
+            self._database.execute("DELETE FROM configuration")
+            self._database.execute("INSERT INTO configuration VALUES (?)", (version,))
+        return version
 
     def put(self, identifier: str, registration: Kept) -> None:
         """Keep a registration; it is on disk when this returns."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from firedex.cli.output import console
 from firedex.scenario_file import ScenarioFileError
 from firedex_emulation.emulation import emulate_ways
 from firedex_emulation.errors import EmulationError
@@ -82,15 +83,15 @@ def emulate(
     if as_json:
         click.echo(json.dumps([way.as_plain() for way in measured], indent=2))
         return
-    console = Console()
+    terminal = console()
     for way in measured:
-        console.print(_table(way))
-        console.print(
+        terminal.print(_table(way))
+        terminal.print(
             f"host time, measured on the idle network and part of the prediction: "
             f"{_delay(way.host_seconds)}"
         )
     if out is not None:
-        console.print(f"delivery records: {escape(str(out))}")
+        terminal.print(f"delivery records: {escape(str(out))}")
 
 
 def _table(way: WayMeasurement) -> Table:

@@ -59,7 +59,7 @@ def measure_way(
 ) -> WayMeasurement:
     """Put ``sent`` (topic and time of each event) beside the delivery records in ``folder``.
 
-    What was published before the first of ``sent`` were probes on the idle network: their mean
+    What was published before the first of ``sent`` were probes on the idle network: their median
     delay is the time that hosts and switch take by themselves.
     """
     started = min((at for _, at in sent), default=float("inf"))
@@ -75,7 +75,7 @@ def measure_way(
         ):
             kept = arrived.setdefault(name, []) if published >= started else probes
             kept.append(received - published)
-    host_seconds = float(np.mean(probes)) if probes else 0.0
+    host_seconds = float(np.median(probes)) if probes else 0.0
     topics = [topic for topic, _ in sent]
     filters = dict.fromkeys(s.filter for who in scenario.subscribers for s in who.subscriptions)
     return WayMeasurement(

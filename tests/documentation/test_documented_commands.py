@@ -51,7 +51,7 @@ def test_firedex_commands_run(page: str, command: str) -> None:
 
 def test_the_scenario_page_shows_the_example_file() -> None:
     page = (ROOT / "docs" / "scenario.md").read_text("utf-8")
-    assert (ROOT / "examples" / "two-crews.yaml").read_text("utf-8") in page
+    assert (ROOT / "examples" / "command-post.yaml").read_text("utf-8") in page
 
 
 def test_links_between_pages_lead_somewhere() -> None:

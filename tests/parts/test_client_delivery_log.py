@@ -1,0 +1,89 @@
+"""Delivery records as Parquet: all of them, or no file."""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from firedex.wire import DeliveryRecord
+from firedex_clients.delivery_log import SCHEMA, read_records, write_records
+
+
+def record(**changes: Any) -> DeliveryRecord:
+    return DeliveryRecord(
+        **{
+            "run": "run-1",
+            "broker": "edge",
+            "publication_id": "00-1",
+            "topic": "smoke/1",
+            "publisher": None,
+            "subscriber": "crew",
+            "filter": "smoke/#",
+            "flow": 1,
+            "priority": 2,
+            "configuration_version": 3,
+            "wire_bytes": 200,
+            "published_at_seconds": 1_700_000_000.123456,
+            "received_at_seconds": 1_700_000_000.25,
+            "outcome": "delivered",
+            **changes,
+        }
+    )
+
+
+RECORDS = [
+    record(),
+    record(publisher="p0", published_at_seconds=None),
+    record(outcome="dropped-at-gateway", received_at_seconds=None),
+]
+
+
+def test_records_come_back_as_they_were(tmp_path: Path) -> None:
+    file = tmp_path / "records.parquet"
+    write_records(file, RECORDS)
+    table = read_records(file)
+    assert [DeliveryRecord(**row) for row in table.to_pylist()] == RECORDS
+    assert table.schema.equals(SCHEMA)
+
+
+def test_no_records_are_a_file_with_the_same_columns(tmp_path: Path) -> None:
+    file = tmp_path / "records.parquet"
+    write_records(file, [])
+    assert read_records(file).num_rows == 0
+    assert read_records(file).column_names == [field.name for field in fields(DeliveryRecord)]
+
+
+def test_columns_have_the_types_that_spark_reads() -> None:
+    assert SCHEMA.field("flow").type == pa.int64()
+    assert SCHEMA.field("received_at_seconds").type == pa.float64()
+    assert SCHEMA.field("topic").type == pa.string()
+    assert set(asdict(record())) == set(SCHEMA.names)
+
+
+def test_nothing_but_the_file_is_left(tmp_path: Path) -> None:
+    write_records(tmp_path / "records.parquet", RECORDS)
+    assert [file.name for file in tmp_path.iterdir()] == ["records.parquet"]
+
+
+def test_a_second_time_replaces_the_first(tmp_path: Path) -> None:
+    file = tmp_path / "records.parquet"
+    write_records(file, RECORDS)
+    write_records(file, RECORDS[:1])
+    assert read_records(file).num_rows == 1
+
+
+def test_when_writing_fails_the_file_of_before_stands(tmp_path: Path) -> None:
+    file = tmp_path / "records.parquet"
+    write_records(file, RECORDS)
+    (tmp_path / "records.parquet.unfinished").mkdir()  # cannot be written to
+    with pytest.raises(OSError, match="unfinished"):
+        write_records(file, [])
+    assert read_records(file).num_rows == len(RECORDS)
+
+
+def test_where_there_is_no_folder_no_file_appears(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="absent"):
+        write_records(tmp_path / "absent" / "records.parquet", RECORDS)
+    assert list(tmp_path.iterdir()) == []
