@@ -18,4 +18,10 @@ def advice_on(scenario: Scenario) -> list[str]:
         for subscription in subscriber.subscriptions:
             if not len(index.matching(subscription.filter)):
                 advice.append(f"{subscription.filter!r} of {subscriber.id!r} matches no topic")
+    for switch in scenario.network.switches:
+        shared = switch.buffer is not None and switch.buffer.kind == "shared-push-out"
+        if shared and switch.guaranteed_bits_per_second:
+            advice.append(f"{switch.id!r}: guaranteed rates do not count with shared-push-out")
+        if not switch.managed and switch.in_packets_per_second is not None:
+            advice.append(f"{switch.id!r}: in_packets_per_second counts on managed switches only")
     return advice

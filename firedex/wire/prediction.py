@@ -7,10 +7,10 @@ from typing import Literal
 
 from firedex.wire.mqtt_names import FilterName
 from firedex.wire.values import (
+    Amount,
     Count,
     Flag,
     Identifier,
-    NonNegative,
     Priority,
     Probability,
     value,
@@ -46,16 +46,16 @@ class SubscriptionPrediction:
     flow: Count
     priority: Priority
     drop_rate: Probability
-    offered_events_per_second: NonNegative
+    offered_events_per_second: Amount
     success_rate: Probability
-    delay_mean_seconds: NonNegative | None
-    delay_p50_seconds: NonNegative | None
-    delay_p95_seconds: NonNegative | None
-    delay_p99_seconds: NonNegative | None
-    utility: NonNegative
-    maximum_utility: NonNegative
+    delay_mean_seconds: Amount | None
+    delay_p50_seconds: Amount | None
+    delay_p95_seconds: Amount | None
+    delay_p99_seconds: Amount | None
+    utility: Amount
+    maximum_utility: Amount
     timely_fraction: Probability
-    deadline_seconds: NonNegative | None
+    deadline_seconds: Amount | None
     deadline_met: Flag | None
     method: Method
     reason: str | None = None
@@ -67,10 +67,10 @@ class ClassPrediction:
 
     priority: Priority
     subscriptions: Count
-    offered_events_per_second: NonNegative
+    offered_events_per_second: Amount
     success_rate: Probability
-    delay_mean_seconds: NonNegative | None
-    delay_p95_seconds: NonNegative | None
+    delay_mean_seconds: Amount | None
+    delay_p95_seconds: Amount | None
 
 
 @value
@@ -78,7 +78,7 @@ class SwitchPrediction:
     """A switch and the load of its busiest outbound port."""
 
     id: Identifier
-    utilization: NonNegative
+    utilization: Amount
 
 
 @value
@@ -88,7 +88,7 @@ class QueuePrediction:
     id: str
     kind: QueueKind
     switch: Identifier | None = None
-    utilization: NonNegative
+    utilization: Amount
     stable: Flag
     reason: str | None = None
 
@@ -103,9 +103,9 @@ class Prediction:
     switches: tuple[SwitchPrediction, ...]
     queues: tuple[QueuePrediction, ...]
     first_to_saturate: str
-    utility: NonNegative
-    maximum_utility: NonNegative
+    utility: Amount
+    maximum_utility: Amount
     achieved_utility_rate: Probability
     achieved_utility_rate_per_subscription: Probability
-    timely_utility: NonNegative
+    timely_utility: Amount
     deadlines_missed: Count

@@ -14,6 +14,8 @@ from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
 
 __all__ = ["reference_problems"]
 
+NONE_MANAGED = -1
+
 
 def reference_problems(raw: Any) -> list[Problem]:
     """Everything in ``raw`` that refers to nothing, is there twice, or contradicts itself."""
@@ -211,6 +213,12 @@ def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
         and isinstance(_get(who, "id"), str)
         and isinstance(_get(subscription, "filter"), str)
     }
+    default = _get(raw, "transport", "udp")
+    over_tcp = {
+        _get(who, "id")
+        for _, who in _items(raw, "subscribers")
+        if (_get(who, "transport") or default) == "tcp" and isinstance(_get(who, "id"), str)
+    }
     flows: dict[tuple[Any, Any], tuple[int, tuple[Any, ...]]] = {}
     for index, entry in _items(raw, "assignment"):
         subscriber, flow = _get(entry, "subscriber"), _get(entry, "flow")
@@ -230,7 +238,18 @@ def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
                 path=("assignment", index, "drop_rate"),
                 message=f"{_get(entry, 'filter')!r} has QoS 1 or 2, which is never dropped; give 0",
             )
-        said = (priority, drop_rate, _get(entry, "enforced_at", "gateway"))
+        where = _get(entry, "enforced_at", "gateway")
+        if where == "meter" and subscriber in over_tcp:
+            yield Problem(
+                path=("assignment", index, "enforced_at"),
+                message="over TCP a dropped packet is not a dropped event; use 'gateway'",
+            )
+        elif where == "meter" and classes.get(subscriber) == NONE_MANAGED:
+            yield Problem(
+                path=("assignment", index, "enforced_at"),
+                message=f"no switch on the way to {subscriber!r} is managed; use 'gateway'",
+            )
+        said = (priority, drop_rate, where)
         first, before = flows.setdefault((subscriber, flow), (index, said))
         if said != before:
             yield Problem(
@@ -259,7 +278,9 @@ def _subscribed(
                 for on_path in switches_on_path(links, at, switch)
                 if on_path in switches and _get(switches[on_path], "managed", True)
             ]
-            if offered and all(isinstance(count, int) for count in offered):
+            if not offered:
+                classes[name] = NONE_MANAGED
+            elif all(isinstance(count, int) for count in offered):
                 classes[name] = min(offered)
         wanted |= {
             (name, _get(subscription, "filter"))

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 __all__ = [
+    "Amount",
     "Count",
     "Finite",
     "Flag",
@@ -53,6 +54,8 @@ Positive = Annotated[
     AfterValidator(_not_vanishing),
 ]
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=LARGEST, allow_inf_nan=False)]
+Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+"""What the model works out: finite, but free of the bounds on what is given."""
 Finite = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(strict=True, ge=0, le=2**53)]

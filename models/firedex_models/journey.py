@@ -4,6 +4,7 @@ Each stage is taken as if its batches arrived at one instant, as they do at the 
 that has already spread a batch out this overstates the wait (``docs/model.md``).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,11 +57,23 @@ class Journey:
     blocked_at: Integers
     hop_load: Floats
     saturated: Booleans
+    overflowing: Booleans
     switch_in_load: dict[str, float]
+    switch_in_packets: dict[str, float]
 
 
-def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = False) -> Journey:
-    """Follow all streams along ``route``."""
+def travel(
+    load: Load,
+    route: Route,
+    sources: Sources,
+    *,
+    paper_fifo: bool = False,
+    looked_up_before: Mapping[str, float] | None = None,
+) -> Journey:
+    """Follow all streams along ``route``.
+
+    ``looked_up_before``: packets per second that switches have to look up besides these.
+    """
     rows = len(load.rate)
     mean, variance, fixed = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     survival = load.survival.copy()
@@ -68,7 +81,9 @@ def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = Fal
     blocked_at = np.full(rows, -1, dtype=np.int64)
     hop_load: Floats = np.zeros((len(route.hops), int(load.priority.max(initial=0)) + 1))
     saturated = np.zeros(hop_load.shape, dtype=bool)
+    overflowing = np.zeros(hop_load.shape, dtype=bool)
     switch_in_load: dict[str, float] = {}
+    switch_in_packets: dict[str, float] = dict(looked_up_before or {})
     for depth in range(route.stage.shape[1]):
         hop = route.stage[load.route_row, depth]
         here = np.flatnonzero(hop >= 0)
@@ -77,9 +92,11 @@ def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = Fal
         hops = np.unique(hop[here])
         chosen = [route.hops[number] for number in hops]
         queue = np.searchsorted(hops, hop[here])
-        lookup, lookup_load = _lookup(load, here, queue, chosen, survival[here])
+        lookup, looked_up = _lookup(
+            chosen, queue, load.rate[here] * survival[here], switch_in_packets, switch_in_load
+        )
         polices = np.array([hop.switch.managed for hop in chosen])[queue]
-        survival[here] *= np.where(polices, 1.0 - metered[here], 1.0)
+        survival[here] *= looked_up * np.where(polices, 1.0 - metered[here], 1.0)
         metered[here[polices]] = 0.0
         traffic = _traffic(load, here, queue, chosen, survival[here])
         stage = stage_delays(traffic, _links(chosen), sources)
@@ -89,12 +106,13 @@ def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = Fal
         mean[here] += stage.mean + lookup + propagation
         variance[here] += stage.variance + lookup**2
         fixed[here] += stage.fixed + propagation
-        newly = here[(stage.saturated | ~np.isfinite(lookup)) & (blocked_at[here] < 0)]
+        full = (stage.capacity.saturated | stage.overflowing)[traffic.queue, traffic.priority]
+        newly = here[(full | ~np.isfinite(lookup)) & (blocked_at[here] < 0)]
         blocked_at[newly] = hop[newly]
         survival[here] *= stage.admitted * (1 - _of(chosen, "error_rate")[queue])
         hop_load[hops] = traffic.load
         saturated[hops] = stage.capacity.saturated
-        switch_in_load |= lookup_load
+        overflowing[hops] = stage.overflowing
     return Journey(
         mean=mean,
         variance=variance,
@@ -103,7 +121,9 @@ def travel(load: Load, route: Route, sources: Sources, *, paper_fifo: bool = Fal
         blocked_at=blocked_at,
         hop_load=hop_load,
         saturated=saturated,
+        overflowing=overflowing,
         switch_in_load=switch_in_load,
+        switch_in_packets=switch_in_packets,
     )
 
 
@@ -142,23 +162,30 @@ def _of(hops: list[Hop], name: str) -> Floats:
 
 
 def _lookup(
-    load: Load, here: Integers, queue: Integers, hops: list[Hop], survival: Floats
-) -> tuple[Floats, dict[str, float]]:
-    """Time in each switch's inbound queue (M/M/1), shared by all of its ports at this depth."""
+    hops: list[Hop],
+    queue: Integers,
+    packets: Floats,
+    total: dict[str, float],
+    load: dict[str, float],
+) -> tuple[Floats, Floats]:
+    """Each switch's inbound queue (M/M/1), shared by all its ports: the time, and what passes it.
+
+    ``total`` and ``load`` are brought up to date with what these packets add.
+    """
     names = sorted({hop.switch.id for hop in hops})
     switch = np.array([names.index(hop.switch.id) for hop in hops])[queue]
-    packets = load.rate[here] * survival
-    arriving = group_sums(switch, packets, len(names))
     rate = np.full(len(names), np.inf)
     for hop in hops:
         if hop.switch.managed and hop.switch.in_packets_per_second is not None:
             rate[names.index(hop.switch.id)] = hop.switch.in_packets_per_second
+    arriving = group_sums(switch, packets, len(names))
+    for row, name in enumerate(names):
+        total[name] = arriving[row] = total.get(name, 0.0) + arriving[row]
+        if np.isfinite(rate[row]):
+            load[name] = float(arriving[row] / rate[row])
     delay = np.where(np.isfinite(rate), mm1_delay(rate, arriving), 0.0)
-    limited = np.isfinite(rate)
-    loads = {
-        name: float(arriving[row] / rate[row]) for row, name in enumerate(names) if limited[row]
-    }
-    return delay[switch], loads
+    passed = 1.0 / np.maximum(arriving / rate, 1.0)
+    return delay[switch], passed[switch]
 
 
 def _by_paper(traffic: QueueTraffic, stage: StageDelays) -> StageDelays:
@@ -166,10 +193,10 @@ def _by_paper(traffic: QueueTraffic, stage: StageDelays) -> StageDelays:
     total = traffic.load.sum(axis=1)[traffic.queue]
     mean = paper_fifo_delay(traffic.service_seconds, total)
     return StageDelays(
-        mean=np.where(stage.saturated, stage.mean, mean),
+        mean=np.where(stage.capacity.saturated[traffic.queue, 0], stage.mean, mean),
         variance=mean**2,
         fixed=np.zeros_like(mean),
         admitted=stage.admitted,
-        saturated=stage.saturated,
+        overflowing=stage.overflowing,
         capacity=stage.capacity,
     )

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from firedex_models.overload import Capacity, full_buffer_wait, share_capacity
+from firedex_models.overload import (
+    Capacity,
+    full_buffer_wait,
+    longest_wait,
+    share_capacity,
+    truncated_wait,
+)
 from firedex_models.periodic_arrivals import Sources, regularity
 from firedex_models.priority_queue import found_work, priority_waits
 from firedex_models.queue_traffic import QueueTraffic, size_scale_moment
@@ -19,6 +25,7 @@ __all__ = ["LinkQueues", "StageDelays", "stage_delays"]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
+NOTICEABLE_LOSS = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +54,16 @@ class LinkQueues:
 
 @dataclass(frozen=True, kw_only=True)
 class StageDelays:
-    """What one stage does to each stream; ``fixed`` is the part of ``mean`` that never varies."""
+    """What one stage does to each stream; ``fixed`` is the part of ``mean`` that never varies.
+
+    ``overflowing`` (queues × classes): stable, but its finite buffer loses a noticeable part.
+    """
 
     mean: Floats
     variance: Floats
     fixed: Floats
     admitted: Floats
-    saturated: Booleans
+    overflowing: Booleans
     capacity: Capacity
 
 
@@ -64,37 +74,47 @@ def stage_delays(traffic: QueueTraffic, links: LinkQueues, sources: Sources) -> 
     )
     capacity = share_capacity(traffic.load, guaranteed)
     waits = priority_waits(traffic, capacity.admitted)
-    factor = _wait_factor(traffic, links, sources, capacity)
+    factor, evenness = _wait_factors(traffic, links, sources, capacity)
     cell = (traffic.queue, traffic.priority)
-    mean = waits.mean * factor[cell]
-    with np.errstate(over="ignore"):  # in classes that are not stable
-        square = np.maximum(waits.square * factor[cell] ** 2, mean**2)
-
-    mean, square = _bounded_by_buffers(traffic, links, capacity, mean, square)
-    saturated = capacity.saturated[cell]
     service = own_transmission(traffic.service_seconds, links.burst_seconds[traffic.queue])
+    mean = waits.mean * factor[cell]
+    # Tokens alone make nothing slower; the approximation of a mixed batch can say otherwise.
+    only_burst = (capacity.guaranteed.sum(axis=1) == 0)[traffic.queue]
+    unshaped = waits.mean + traffic.service_seconds - service
+    mean = np.where(only_burst, np.minimum(mean, unshaped), mean)
+    with np.errstate(over="ignore"):  # in classes that are not stable
+        square = np.maximum(waits.square * factor[cell] ** 2 * evenness[cell], mean**2)
+
+    mean, square, admitted = _bounded_by_buffers(traffic, links, capacity, mean, square)
+    saturated = capacity.saturated[cell]
+    overflowing = traffic.per_class((admitted < 1 - NOTICEABLE_LOSS).astype(float)) > 0
     service_square = size_scale_moment(traffic.size_variability, 2) * service**2
     with np.errstate(invalid="ignore", over="ignore"):
-        waiting = np.where(saturated, 0.0, square - mean**2 + 2 * waits.covariance * factor[cell])
+        waiting = np.where(
+            saturated, 0.0, np.maximum(square - mean**2, 0.0) + 2 * waits.covariance * factor[cell]
+        )
     variance = waiting + service_square - service**2
     return StageDelays(
         mean=mean + service,
         variance=variance,
         fixed=np.where(traffic.size_variability == 0, service, 0.0),
-        admitted=capacity.admitted[cell],
-        saturated=saturated,
+        admitted=admitted,
+        overflowing=overflowing & ~capacity.saturated,
         capacity=capacity,
     )
 
 
-def _wait_factor(
+def _wait_factors(
     traffic: QueueTraffic, links: LinkQueues, sources: Sources, capacity: Capacity
-) -> Floats:
-    """How much longer or shorter each class waits than on a plain link with Poisson arrivals."""
+) -> tuple[Floats, Floats]:
+    """How much longer or shorter each class waits than on a plain link with Poisson arrivals.
+
+    And by how much its second moment falls short of that factor's square.
+    """
     shaped = bool((links.burst_seconds > 0).any() or (capacity.guaranteed > 0).any())
-    variability = regularity(traffic, sources)
+    variability, evenness = regularity(traffic, sources)
     if not shaped and (variability == 1.0).all():
-        return variability
+        return variability, evenness
     nothing = traffic.service_moment(2, capacity.admitted).sum(axis=1, keepdims=True) / 2
     plain = np.diff(found_work(traffic, capacity.admitted), axis=1, prepend=nothing)
     actual = queued_work(
@@ -105,20 +125,22 @@ def _wait_factor(
         variability=variability,
     )
     usable = (plain > 0) & (traffic.load > 0) & ~capacity.saturated
-    return np.maximum(np.divide(actual, plain, out=np.ones_like(plain), where=usable), 0.0)
+    factor = np.divide(actual, plain, out=np.ones_like(plain), where=usable)
+    return np.maximum(factor, 0.0), evenness
 
 
 def _bounded_by_buffers(
     traffic: QueueTraffic, links: LinkQueues, capacity: Capacity, mean: Floats, square: Floats
-) -> tuple[Floats, Floats]:
-    """A saturated class waits behind a full buffer; nothing waits longer than that.
+) -> tuple[Floats, Floats, Floats]:
+    """Mean and second moment of the waits that buffers allow, and the fraction that is admitted.
 
-    Where the buffer is endless a saturated class has no delay: infinite here.
+    A saturated class waits behind a full buffer; where that is endless it has no delay: infinite
+    here. In a stable class what would wait longer than the buffer takes to pass is lost.
     """
     cell = (traffic.queue, traffic.priority)
+    saturated = capacity.saturated[cell]
     packet_rate = traffic.per_class(traffic.packet_rate)
-    stable_wait = np.where(capacity.saturated[cell], 0.0, mean)
-    waiting = traffic.per_class(traffic.packet_rate * stable_wait)
+    waiting = traffic.per_class(traffic.packet_rate * np.where(saturated, 0.0, mean))
     full = full_buffer_wait(
         capacity=capacity,
         packet_rate=packet_rate,
@@ -126,10 +148,17 @@ def _bounded_by_buffers(
         shared=links.shared_buffer,
         packets=links.buffer_packets,
     )
-    saturated = capacity.saturated[cell]
-    class_mean = np.divide(waiting, packet_rate, out=np.zeros_like(waiting), where=packet_rate > 0)
-    excess = np.maximum(np.divide(class_mean, full, out=np.zeros_like(full), where=full > 0), 1.0)[
-        cell
-    ]
-    bounded = np.where(saturated, full[cell], mean / excess)
-    return bounded, np.where(saturated, full[cell] ** 2, square / excess**2)
+    longest = longest_wait(
+        load=traffic.load,
+        packet_rate=packet_rate,
+        shared=links.shared_buffer,
+        packets=links.buffer_packets,
+    )
+    kept_mean, kept_square, kept = truncated_wait(
+        np.where(saturated, 0.0, mean), np.where(saturated, 0.0, square), longest[cell]
+    )
+    return (
+        np.where(saturated, full[cell], kept_mean),
+        np.where(saturated, full[cell] ** 2, kept_square),
+        np.where(saturated, capacity.admitted[cell], kept),
+    )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainc
 
-__all__ = ["Capacity", "full_buffer_wait", "share_capacity"]
+__all__ = ["Capacity", "full_buffer_wait", "longest_wait", "share_capacity", "truncated_wait"]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -78,3 +79,34 @@ def full_buffer_wait(
         wait: Floats = np.where(shared[:, None], pushed_out, head_dropped)
     wait[~(throughput > 0)] = np.inf
     return wait
+
+
+def longest_wait(*, load: Floats, packet_rate: Floats, shared: Booleans, packets: Floats) -> Floats:
+    """The wait that a stable class's buffer leaves room for (queues × classes).
+
+    ``shared-push-out``: an arrival is lost if its class and those above already fill the buffer;
+    that much work takes 1/(1 − σ_{k−1}) times as long, since higher classes go on arriving.
+    ``per-class-head-drop``: a packet is lost once as many newer ones of its class have come.
+    """
+    total, rates = np.cumsum(load, axis=1), np.cumsum(packet_rate, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        packet = np.where(rates > 0, total / rates, 0.0)
+        pushed_out = packets[:, None] * packet / np.maximum(1.0 - (total - load), 1e-9)
+        head_dropped = packets[:, None] / packet_rate
+        longest: Floats = np.where(shared[:, None], pushed_out, head_dropped)
+    longest[~(packet_rate > 0)] = np.inf
+    return longest
+
+
+def truncated_wait(mean: Floats, square: Floats, longest: Floats) -> tuple[Floats, Floats, Floats]:
+    """Mean and second moment of a gamma wait that stays below ``longest``, and that likelihood."""
+    variance = square - mean**2
+    cut = np.isfinite(longest) & (variance > 0) & (mean > 0) & np.isfinite(variance)
+    kept_mean, kept_square, kept = mean.copy(), square.copy(), np.ones_like(mean)
+    scale = variance[cut] / mean[cut]
+    shape, reach = mean[cut] / scale, longest[cut] / scale
+    probability = np.maximum(gammainc(shape, reach), 1e-12)
+    kept_mean[cut] *= gammainc(shape + 1, reach) / probability
+    kept_square[cut] = shape * (shape + 1) * scale**2 * gammainc(shape + 2, reach) / probability
+    kept[cut] = probability
+    return kept_mean, np.maximum(kept_square, kept_mean**2), kept

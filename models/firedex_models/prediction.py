@@ -27,6 +27,8 @@ __all__ = ["FifoModel", "predict"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 FifoModel = Literal["exact", "paper"]
+VANISHING_RATE = 1e-12
+"""Slower than one event in thirty thousand years is never: it keeps differences from cancelling."""
 
 
 def predict(
@@ -48,29 +50,33 @@ def predict(
     site = compile_site(scenario, chosen)
     inbound = _inbound(scenario, paper_fifo=fifo == "paper")
     broker = _through_broker(site, inbound)
-    sources = Sources(
-        topic=inbound.source_topic, rate=inbound.source_rate, periodic=inbound.source_periodic
+    outbound = travel(
+        _outbound_load(site, inbound, broker, model),
+        site.downlinks,
+        inbound.sources,
+        looked_up_before=inbound.journey.switch_in_packets,
     )
-    outbound = travel(_outbound_load(site, inbound, model), site.downlinks, sources)
     outcome = StreamOutcome(
         offered=inbound.offered[site.streams.topic],
         success=inbound.success[site.streams.topic] * outbound.survival,
         mean=inbound.mean[site.streams.topic] + broker.mean + outbound.mean,
         variance=inbound.variance[site.streams.topic] + broker.variance + outbound.variance,
         fixed=inbound.fixed[site.streams.topic] + outbound.fixed,
-        blocked_at=np.where(
-            outbound.blocked_at >= 0,
-            outbound.blocked_at,
-            np.where(inbound.blocked_at >= 0, inbound.blocked_at + len(site.downlinks.hops), -1)[
-                site.streams.topic
-            ],
-        ),
+        blocked_at=_blocked_at(site, inbound, outbound),
     )
     queues = queue_report(
         site, inbound.route, inbound.journey, outbound, broker.in_load, broker.out_load
     )
     hops = [*site.downlinks.hops, *inbound.route.hops]
     return tabulate(site, model, outcome, queues, hops)
+
+
+def _blocked_at(site: Site, inbound: "_Inbound", outbound: Journey) -> Integers:
+    """The hop to blame: an uplink where that is what never ends, else the downlink, else any."""
+    topic = site.streams.topic
+    up = np.where(inbound.blocked_at >= 0, inbound.blocked_at + len(site.downlinks.hops), -1)[topic]
+    from_uplink = ~np.isfinite(inbound.mean[topic]) | (outbound.blocked_at < 0)
+    return np.where(from_uplink, up, outbound.blocked_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +90,7 @@ class _Inbound:
     variance: Floats
     fixed: Floats
     blocked_at: Integers
-    source_topic: Integers
-    source_rate: Floats
-    source_periodic: NDArray[np.bool_]
+    sources: Sources
     route: Route
     journey: Journey
 
@@ -98,6 +102,7 @@ def _inbound(scenario: Scenario, *, paper_fifo: bool) -> _Inbound:
     rows = len(published)
     topic = np.array([position[publication.topic] for _, publication in published], dtype=np.int64)
     rate = np.array([publication.rate_per_second for _, publication in published], dtype=float)
+    rate[rate < VANISHING_RATE] = 0.0
     periodic = np.array([publication.arrivals == "periodic" for _, publication in published], bool)
     size = [
         event_wire_bytes(
@@ -119,7 +124,7 @@ def _inbound(scenario: Scenario, *, paper_fifo: bool) -> _Inbound:
             size_variability=np.array(exponential, dtype=float)[topic],
         ),
         route,
-        Sources(topic=each, rate=rate, periodic=periodic),
+        Sources(topic=each, rate=rate, kept=np.ones(rows), periodic=periodic),
         paper_fifo=paper_fifo,
     )
     forwarded = scenario.network.broker.forwarded
@@ -154,9 +159,12 @@ def _inbound(scenario: Scenario, *, paper_fifo: bool) -> _Inbound:
         variance=np.maximum(variance, 0.0),
         fixed=np.where(np.isfinite(least), np.minimum(least, mean), 0.0),
         blocked_at=blocked_at,
-        source_topic=all_topic[order],
-        source_rate=arriving[order],
-        source_periodic=np.append(periodic, np.zeros(len(forwarded), dtype=bool))[order],
+        sources=Sources(
+            topic=all_topic[order],
+            rate=offered[order],
+            kept=np.append(journey.survival, np.ones(len(forwarded)))[order],
+            periodic=np.append(periodic, np.zeros(len(forwarded), dtype=bool))[order],
+        ),
         route=route,
         journey=journey,
     )
@@ -164,10 +172,11 @@ def _inbound(scenario: Scenario, *, paper_fifo: bool) -> _Inbound:
 
 @dataclass(frozen=True, kw_only=True)
 class _Broker:
-    """Time in the broker's two M/M/1 queues, for each stream."""
+    """Time in the broker's two M/M/1 queues, for each stream, and what gets through them."""
 
     mean: Floats
     variance: Floats
+    admitted: Floats
     in_load: float | None
     out_load: Floats | None
 
@@ -176,6 +185,7 @@ def _through_broker(site: Site, inbound: _Inbound) -> _Broker:
     broker = site.scenario.network.broker
     streams, flows = site.streams, site.flows
     mean, variance = np.zeros(len(streams.topic)), np.zeros(len(streams.topic))
+    admitted = np.ones(len(streams.topic))
     in_load: float | None = None
     out_load: Floats | None = None
     if broker.in_events_per_second is not None:
@@ -183,6 +193,7 @@ def _through_broker(site: Site, inbound: _Inbound) -> _Broker:
         delay = float(mm1_delay(broker.in_events_per_second, arriving))
         mean, variance = mean + delay, variance + delay**2
         in_load = arriving / broker.in_events_per_second
+        admitted = admitted / max(in_load, 1.0)
     if broker.out_events_per_second is not None:
         subscriber = flows.subscriber[streams.flow]
         leaving = group_sums(
@@ -191,10 +202,13 @@ def _through_broker(site: Site, inbound: _Inbound) -> _Broker:
         by_subscriber = mm1_delay(broker.out_events_per_second, leaving)
         mean, variance = mean + by_subscriber[subscriber], variance + by_subscriber[subscriber] ** 2
         out_load = leaving / broker.out_events_per_second
-    return _Broker(mean=mean, variance=variance, in_load=in_load, out_load=out_load)
+        admitted = admitted / np.maximum(out_load, 1.0)[subscriber]
+    return _Broker(
+        mean=mean, variance=variance, admitted=admitted, in_load=in_load, out_load=out_load
+    )
 
 
-def _outbound_load(site: Site, inbound: _Inbound, model: ModelName) -> Load:
+def _outbound_load(site: Site, inbound: _Inbound, broker: _Broker, model: ModelName) -> Load:
     streams, flows = site.streams, site.flows
     rate = inbound.arrived[streams.topic]
     drop_rate = flows.drop_rate[streams.flow]
@@ -205,7 +219,7 @@ def _outbound_load(site: Site, inbound: _Inbound, model: ModelName) -> Load:
         publication=streams.topic if model == "fan-out" else np.arange(len(rate), dtype=np.int64),
         topic=streams.topic,
         rate=rate,
-        survival=np.where(at_meter, 1.0, 1.0 - drop_rate),
+        survival=broker.admitted * np.where(at_meter, 1.0, 1.0 - drop_rate),
         wire_bytes=streams.wire_bytes,
         size_variability=site.topic_size_variability[streams.topic],
         metered=np.where(at_meter, drop_rate, 0.0),

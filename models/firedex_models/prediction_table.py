@@ -16,7 +16,7 @@ from firedex.wire import (
     SubscriptionPrediction,
     SwitchPrediction,
 )
-from firedex_models.delay_distribution import percentile, probability_within
+from firedex_models.delay_distribution import Mixture, percentile
 from firedex_models.grouping import group_sums
 from firedex_models.network_hops import Hop
 from firedex_models.site import Site
@@ -70,6 +70,7 @@ class PredictionTable:
     blocked_at: Integers
     queues: Sequence[QueuePrediction]
     hops: Sequence[Hop]
+    mixture: Mixture
 
     @cached_property
     def delay_p50_seconds(self) -> Floats:
@@ -87,8 +88,8 @@ class PredictionTable:
         return self._percentile(0.99)
 
     def _percentile(self, level: float) -> Floats:
-        return percentile(
-            self.delay_mean_seconds, self.delay_variance, self.delay_fixed_seconds, level
+        return np.where(
+            np.isfinite(self.delay_mean_seconds), self.mixture.percentile(level), np.nan
         )
 
     @property
@@ -155,7 +156,8 @@ class PredictionTable:
     @property
     def first_to_saturate(self) -> str:
         """The queue that would overflow first if all rates rose together."""
-        return max(self.queues, key=lambda queue: queue.utilization).id if self.queues else ""
+        fullest = max(self.queues, key=lambda queue: queue.utilization, default=None)
+        return fullest.id if fullest is not None and fullest.utilization > 0 else ""
 
     def rows(self) -> tuple[SubscriptionPrediction, ...]:
         """One prediction for each subscription, in the scenario's order."""
@@ -196,7 +198,7 @@ class PredictionTable:
         blocked = self.blocked_at[row]
         if blocked < 0 and method == NOTHING_DELIVERED:
             return "every event is dropped"
-        culprits = [q for q in self.queues if not q.stable]
+        culprits = [q for q in self.queues if q.reason]
         if blocked >= 0:
             hop = self.hops[blocked]
             near = [q for q in culprits if q.id == hop.name]
@@ -273,9 +275,19 @@ def tabulate(
     fixed = np.where(exists, np.minimum(fixed, mean), np.nan)
     deadline = np.array([s.deadline_seconds or np.inf for s in site.subscriptions])
     level = np.array([s.deadline_percentile for s in site.subscriptions])
+    heard_of = part > 0
+    mixture = Mixture(
+        groups=count,
+        group=of[heard_of],
+        weight=part[heard_of],
+        mean=outcome.mean[stream][heard_of],
+        variance=outcome.variance[stream][heard_of],
+        fixed=outcome.fixed[stream][heard_of],
+    )
     within = np.where(exists | (offered <= 0), 1.0, 0.0)
     due = np.isfinite(deadline) & exists
-    within[due] = probability_within(mean[due], variance[due], fixed[due], deadline[due])
+    if due.any():
+        within[due] = mixture.within(deadline)[due]
     timely = np.where(np.isfinite(deadline), success * within, success)
     utilities = UtilityColumns([subscription.utility for subscription in site.subscriptions])
     return PredictionTable(
@@ -297,4 +309,5 @@ def tabulate(
         blocked_at=blocked_at,
         queues=queues,
         hops=hops,
+        mixture=mixture,
     )

@@ -32,7 +32,7 @@ def queue_report(
         queues.append(_single(name, "broker-out", float(broker_out_load[busiest])))
     queues += [
         _single(f"{switch} in", "switch-in", load, switch)
-        for switch, load in down.switch_in_load.items()
+        for switch, load in {**up.switch_in_load, **down.switch_in_load}.items()
     ]
     queues += _hops("switch-out", site.downlinks, down)
     return queues
@@ -46,7 +46,9 @@ def _hops(kind: QueueKind, route: Route, journey: Journey) -> list[QueuePredicti
             hop.switch.id,
             journey.hop_load[row],
             journey.saturated[row],
+            journey.overflowing[row],
             endless=hop.switch.buffer is None,
+            classes=hop.switch.managed,
         )
         for row, hop in enumerate(route.hops)
     ]
@@ -72,21 +74,24 @@ def _hop(
     switch: str,
     load: Floats,
     saturated: NDArray[np.bool_],
+    overflowing: NDArray[np.bool_],
     *,
     endless: bool,
+    classes: bool,
 ) -> QueuePrediction:
     utilization = float(load.sum())
     reason = None
-    if saturated.any():
-        first = int(np.flatnonzero(saturated)[0])
+    full = saturated | overflowing
+    if full.any():
+        first = int(np.flatnonzero(full)[0])
         reason = _grows(utilization) if endless else _overflows(utilization)
-        reason += f" from class {first} down" if len(load) > 1 else ""
+        reason += f" from class {first} down" if classes and len(load) > 1 else ""
     return QueuePrediction(
         id=name,
         kind=kind,
         switch=switch,
         utilization=utilization,
-        stable=reason is None,
+        stable=not saturated.any(),
         reason=reason,
     )
 

@@ -12,7 +12,10 @@ from firedex_models.queue_traffic import QueueTraffic
 
 CLASSES = 4
 NOBODY_PERIODIC = Sources(
-    topic=np.array([], dtype=np.int64), rate=np.array([]), periodic=np.array([], dtype=bool)
+    topic=np.array([], dtype=np.int64),
+    rate=np.array([]),
+    kept=np.array([]),
+    periodic=np.array([], dtype=bool),
 )
 
 
