@@ -5,9 +5,10 @@
     ClientError
     ├── ServiceRefused       the configuration service said no, or did not answer
     └── ConnectionRefused    an MQTT connection could not be opened
+        └── PortInUse        because its local port is taken
 """
 
-__all__ = ["ClientError", "ConnectionRefused", "ServiceRefused"]
+__all__ = ["ClientError", "ConnectionRefused", "PortInUse", "ServiceRefused"]
 
 
 class ClientError(Exception):
@@ -20,3 +21,7 @@ class ServiceRefused(ClientError):
 
 class ConnectionRefused(ClientError):
     """A broker or gateway does not take the connection."""
+
+
+class PortInUse(ConnectionRefused):
+    """The local port of a connection is taken."""

@@ -51,9 +51,9 @@ class EventStamp:
                 try:
                     packed = b64decode(text + "==", validate=True)
                 except ValueError:
-                    return None
+                    continue
                 if len(packed) != STAMP_BYTES:
-                    return None
+                    continue
                 middle = ORIGIN_BYTES + SEQUENCE_BYTES
                 return cls(
                     origin=packed[:ORIGIN_BYTES],

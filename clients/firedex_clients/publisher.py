@@ -1,8 +1,10 @@
 """Publishing events that carry their id and time."""
 
 import time
+from collections import deque
 from types import TracebackType
 
+from paho.mqtt.client import MQTTMessageInfo
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -12,6 +14,9 @@ from firedex_clients.mqtt_connection import open_connection
 
 __all__ = ["Publisher"]
 
+PATIENCE_SECONDS = 10.0
+"""How long leaving waits for what is not yet acknowledged."""
+
 
 class Publisher:
     """A publisher's connection to its broker; use it as a context manager."""
@@ -20,6 +25,7 @@ class Publisher:
         self._host, self._port, self._id = host, port, id
         self._origin = new_origin()
         self._sequence = 0
+        self._pending: deque[MQTTMessageInfo] = deque()
 
     def __enter__(self) -> "Publisher":
         self._client = open_connection(self._host, self._port, client_id=self._id)
@@ -31,6 +37,9 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        for pending in self._pending:
+            pending.wait_for_publish(max(until - time.monotonic(), 0.0))
         self._client.disconnect()
         self._client.loop_stop()
 
@@ -42,5 +51,8 @@ class Publisher:
         )
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         properties.UserProperty = [stamp.to_property()]
-        self._client.publish(check_topic(topic), payload, qos=qos, properties=properties)
+        sent = self._client.publish(check_topic(topic), payload, qos=qos, properties=properties)
+        self._pending.append(sent)
+        while self._pending and self._pending[0].is_published():
+            self._pending.popleft()
         return stamp.event_id

@@ -2,15 +2,16 @@
 
 import http.client
 import json
-from urllib.parse import urlsplit
 
 from firedex.wire import (
     Configuration,
     PublisherRegistration,
     SubscriberRegistration,
+    WireError,
     from_json,
     to_json,
 )
+from firedex.wire.addresses import http_address
 from firedex_clients.errors import ServiceRefused
 
 __all__ = ["ServiceClient"]
@@ -22,8 +23,10 @@ class ServiceClient:
     """The service's REST interface at ``url``."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        try:
+            self._host, self._port = http_address(url)
+        except ValueError as error:
+            raise ServiceRefused(str(error)) from error
 
     def register_publisher(self, registration: PublisherRegistration) -> Configuration:
         """Declare a publisher; answered when the network follows."""
@@ -56,4 +59,7 @@ class ServiceClient:
             except (ValueError, LookupError, TypeError):
                 reason = response.reason
             raise ServiceRefused(f"{method} {path}: {reason}")
-        return from_json(Configuration, answer, tolerant=True)
+        try:
+            return from_json(Configuration, answer, tolerant=True)
+        except WireError as error:
+            raise ServiceRefused(f"{method} {path}: not a configuration: {error}") from error

@@ -18,7 +18,7 @@ from firedex.wire import (
 )
 from firedex.wire import Subscriber as SubscriberValue
 from firedex.wire.mqtt_names import matches
-from firedex_clients.errors import ClientError
+from firedex_clients.errors import ClientError, PortInUse
 from firedex_clients.event_stamp import EventStamp
 from firedex_clients.mqtt_connection import open_connection
 from firedex_clients.service_client import ServiceClient
@@ -64,6 +64,7 @@ class Subscriber:
         self._address = IPv4Address(address)
         self._wanted: dict[str, tuple[Subscription, OnEvent]] = {}
         self._connections: list[mqtt.Client] = []
+        self._entered = False
 
     def subscribe(
         self,
@@ -75,7 +76,7 @@ class Subscriber:
         deadline_seconds: float | None = None,
     ) -> None:
         """Want the events of ``filter``; ``on_event`` is called for each that arrives."""
-        if self._connections:
+        if self._entered:
             raise ClientError("subscribe before entering the context")
         wanted = Subscription(
             filter=filter, utility=utility, qos=qos, deadline_seconds=deadline_seconds
@@ -83,6 +84,7 @@ class Subscriber:
         self._wanted[filter] = (wanted, on_event)
 
     def __enter__(self) -> "Subscriber":
+        self._entered = True
         registration = SubscriberRegistration(
             subscriber=SubscriberValue(
                 id=self._id,
@@ -116,6 +118,7 @@ class Subscriber:
             client.disconnect()
             client.loop_stop()
         self._connections.clear()
+        self._entered = False
 
     def _open(self, flow: Flow, configuration: Configuration) -> mqtt.Client:
         ends = flow.endpoints
@@ -125,33 +128,44 @@ class Subscriber:
         def received(message: mqtt.MQTTMessage) -> None:
             self._hand_out(message, flow, configuration.version)
 
-        return open_connection(
-            str(ends.gateway_address),
-            ends.gateway_port,
-            client_id=f"{self._id}-{flow.flow}",
-            bind=(str(ends.subscriber_address), ends.subscriber_ports[0]),
-            subscriptions=[(name, self._wanted[name][0].qos) for name in flow.filters],
-            on_message=received,
-        )
+        last = ends.subscriber_ports[-1]
+        for port in ends.subscriber_ports:
+            try:
+                return open_connection(
+                    str(ends.gateway_address),
+                    ends.gateway_port,
+                    client_id=f"{self._id}-{flow.flow}",
+                    bind=(str(ends.subscriber_address), port),
+                    subscriptions=[(name, self._wanted[name][0].qos) for name in flow.filters],
+                    on_message=received,
+                )
+            except PortInUse:
+                # A port cannot be bound again right after a close; that is why there are two.
+                if port == last:
+                    raise
+        raise ClientError(f"flow {flow.flow} has no ports")
 
     def _hand_out(self, message: mqtt.MQTTMessage, flow: Flow, version: int) -> None:
         now = time.time()
         properties: Any = message.properties
         stamp = EventStamp.from_properties(getattr(properties, "UserProperty", ()))
-        for name in flow.filters:
-            if matches(name, message.topic):
-                self._wanted[name][1](
-                    Event(
-                        topic=message.topic,
-                        filter=name,
-                        payload=bytes(message.payload),
-                        flow=flow.flow,
-                        priority=flow.priority,
-                        configuration_version=version,
-                        event_id=stamp.event_id if stamp else None,
-                        published_at_seconds=(
-                            stamp.published_at_nanoseconds / 1e9 if stamp else None
-                        ),
-                        received_at_seconds=now,
-                    )
+        # Brokers send a copy for each filter that matches, and say for which.
+        numbers = getattr(properties, "SubscriptionIdentifier", None)
+        if numbers:
+            names = [flow.filters[number - 1] for number in numbers]
+        else:
+            names = [name for name in flow.filters if matches(name, message.topic)]
+        for name in names:
+            self._wanted[name][1](
+                Event(
+                    topic=message.topic,
+                    filter=name,
+                    payload=bytes(message.payload),
+                    flow=flow.flow,
+                    priority=flow.priority,
+                    configuration_version=version,
+                    event_id=stamp.event_id if stamp else None,
+                    published_at_seconds=stamp.published_at_nanoseconds / 1e9 if stamp else None,
+                    received_at_seconds=now,
                 )
+            )

@@ -70,9 +70,12 @@ def _rows_of(port: str) -> list[tuple[str, str]]:
 
 
 def _try(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
-    )
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise QueuesNotApplied(" ".join(command), str(error)) from error
 
 
 def _run(command: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """What the controller is told when it starts. The framework makes the app, so it reads its settings
 from the environment that the launcher has set."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -34,19 +35,19 @@ class ControllerSettings:
     def to_environment(self) -> dict[str, str]:
         """As the launcher hands it over."""
         return {
-            "FIREDEX_CONTROLLER_SWITCHES": ",".join(
-                f"{name}={datapath:x}:{port}" for name, (datapath, port) in self.switches.items()
-            ),
+            "FIREDEX_CONTROLLER_SWITCHES": json.dumps(self.switches),
             "FIREDEX_CONTROLLER_API": f"{self.api_host}:{self.api_port}",
         }
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "ControllerSettings":
         """As the app finds it."""
-        listed = environment.get("FIREDEX_CONTROLLER_SWITCHES", "")
+        listed = json.loads(environment.get("FIREDEX_CONTROLLER_SWITCHES", "{}"))
         host, _, port = environment.get("FIREDEX_CONTROLLER_API", "127.0.0.1:8080").rpartition(":")
         return cls(
-            switches=dict(parse_switch(text) for text in listed.split(",") if text),
+            switches={
+                name: (int(datapath), str(port)) for name, (datapath, port) in listed.items()
+            },
             api_host=host,
             api_port=int(port),
         )

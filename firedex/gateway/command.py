@@ -4,13 +4,14 @@ import asyncio
 import http.client
 import logging
 import random
-from urllib.parse import urlsplit
 
 import click
 
+from firedex.command_options import HOST_PORT, HTTP_URL
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
 from firedex.wire import Configuration, WireError, from_json
+from firedex.wire.addresses import http_address
 
 __all__ = ["gateway"]
 
@@ -22,17 +23,28 @@ PATIENCE_SECONDS = 5.0
 @click.command(
     epilog="Example: firedex gateway --broker 127.0.0.1:1883 --service http://127.0.0.1:8088"
 )
-@click.option("--listen", default="127.0.0.1:1884", show_default=True, help="Host and port.")
-@click.option("--broker", default="127.0.0.1:1883", show_default=True, help="Host and port.")
-@click.option("--service", default="http://127.0.0.1:8088", show_default=True, help="URL.")
+@click.option(
+    "--listen", type=HOST_PORT, default="127.0.0.1:1884", show_default=True, help="For subscribers."
+)
+@click.option(
+    "--broker", type=HOST_PORT, default="127.0.0.1:1883", show_default=True, help="Relayed to."
+)
+@click.option(
+    "--service",
+    type=HTTP_URL,
+    default="http://127.0.0.1:8088",
+    show_default=True,
+    help="To follow.",
+)
 @click.option("--seed", type=int, help="For the drop coins; without, they differ every time.")
-def gateway(listen: str, broker: str, service: str, seed: int | None) -> None:
+def gateway(
+    listen: tuple[str, int], broker: tuple[str, int], service: str, seed: int | None
+) -> None:
     """Relay MQTT/TCP between subscribers and the broker; drop events by each flow's drop rate."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     flows = FlowTable()
     coins = random.Random(seed)  # noqa: S311  # coins, not secrets
-    relay = Relay(_host_port(broker), flows, coins)
-    asyncio.run(_run(relay, flows, _host_port(listen), service))
+    asyncio.run(_run(Relay(broker, flows, coins), flows, listen, service))
 
 
 async def _run(relay: Relay, flows: FlowTable, listen: tuple[str, int], service: str) -> None:
@@ -54,10 +66,7 @@ async def _follow(flows: FlowTable, service: str) -> None:
 
 
 def _fetch(service: str) -> Configuration | None:
-    parts = urlsplit(service)
-    connection = http.client.HTTPConnection(
-        parts.hostname or "127.0.0.1", parts.port or 80, timeout=PATIENCE_SECONDS
-    )
+    connection = http.client.HTTPConnection(*http_address(service), timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/v1/configuration")
         response = connection.getresponse()
@@ -70,10 +79,3 @@ def _fetch(service: str) -> Configuration | None:
         return None
     finally:
         connection.close()
-
-
-def _host_port(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
-        raise click.BadParameter(f"{text!r} is not HOST:PORT")
-    return host, int(port)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import waitress
 
+from firedex.command_options import HOST_PORT, HTTP_URL
 from firedex.scenario_file import ScenarioFileError, read_scenario
 from firedex.service.configurator import Configurator
 from firedex.service.controller_client import ControllerClient
@@ -19,9 +20,17 @@ __all__ = ["serve"]
 
 @click.command(epilog="Example: firedex serve site.yaml --controller http://127.0.0.1:8080")
 @click.argument("site", metavar="SITE")
-@click.option("--listen", default="127.0.0.1:8088", show_default=True, help="Host and port.")
-@click.option("--controller", "controller_url", help="URL of the controller; none: plan only.")
-@click.option("--gateway", default="127.0.0.1:1884", show_default=True, help="Host and port.")
+@click.option(
+    "--listen", type=HOST_PORT, default="127.0.0.1:8088", show_default=True, help="Of the service."
+)
+@click.option("--controller", type=HTTP_URL, help="Of the controller; without one it only plans.")
+@click.option(
+    "--gateway",
+    type=HOST_PORT,
+    default="127.0.0.1:1884",
+    show_default=True,
+    help="Where subscribers reach the gateway; an IPv4 address.",
+)
 @click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -29,16 +38,28 @@ __all__ = ["serve"]
     show_default=True,
     help="Where registrations are kept.",
 )
-def serve(site: str, listen: str, controller_url: str | None, gateway: str, state: Path) -> None:
+def serve(
+    site: str,
+    listen: tuple[str, int],
+    controller: str | None,
+    gateway: tuple[str, int],
+    state: Path,
+) -> None:
     """Run the configuration service for a site (a scenario file: its network and planning)."""
     try:
         scenario = read_scenario(site)
-        address, _, port = gateway.rpartition(":")
-        reached = Gateway(address=IPv4Address(address), port=int(port))
-    except (ScenarioFileError, AddressValueError, ValueError) as error:
+    except ScenarioFileError as error:
         click.echo(f"firedex: {error}", err=True)
         sys.exit(2)
-    controller = ControllerClient(controller_url) if controller_url else None
-    configurator = Configurator(scenario, Registry(state), reached, controller)
+    try:
+        reached = Gateway(address=IPv4Address(gateway[0]), port=gateway[1])
+    except AddressValueError as error:
+        raise click.BadParameter(f"{error}; IPv4 only", param_hint="--gateway") from error
+    pushes_to = ControllerClient(controller) if controller else None
+    configurator = Configurator(scenario, Registry(state), reached, pushes_to)
     configurator.restore()
-    waitress.serve(create_app(configurator), listen=listen, threads=8)
+    host, port = listen
+    try:
+        waitress.serve(create_app(configurator), host=host, port=port, threads=8)
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{host}:{port}: {error}", param_hint="--listen") from error

@@ -1,11 +1,13 @@
 """From a change to the network: plan, push, and only then activate."""
 
+import contextlib
 import logging
 import threading
 from datetime import UTC, datetime
 
+from firedex.planning import PlanningError
 from firedex.service.controller_client import ControllerClient
-from firedex.service.errors import PushFailed
+from firedex.service.errors import PushFailed, ServiceError
 from firedex.service.registry import Registry
 from firedex.service.site_plan import Gateway, make_configuration, site_scenario, switch_rules
 from firedex.wire import (
@@ -13,6 +15,8 @@ from firedex.wire import (
     PublisherRegistration,
     Scenario,
     SubscriberRegistration,
+    SwitchRules,
+    WireError,
 )
 
 __all__ = ["Configurator"]
@@ -34,6 +38,7 @@ class Configurator:
         self._controller = controller
         self._change = threading.Lock()
         self._active: Configuration | None = None
+        self._rules: list[SwitchRules] = []
 
     @property
     def active(self) -> Configuration | None:
@@ -45,21 +50,23 @@ class Configurator:
     ) -> Configuration:
         """Keep a registration and bring the network to the plan that follows from it.
 
-        A registration that makes no valid site is refused before it is kept.
+        What makes no valid site, or cannot be planned, is refused before it is kept. What the
+        network does not take yet is kept: it follows with the next change.
         """
         with self._change:
-            self._scenario(registration)
+            scenario, configuration = self._plan(f"{identifier} registered", registration)
             self._registry.put(identifier, registration)
-            return self._reconfigure(f"{identifier} registered")
+            return self._bring_into_force(scenario, configuration)
 
     def restore(self) -> None:
         """After a start: plan for whoever has registered before, and tell the network."""
         with self._change:
-            if self._registry.subscribers():
-                try:
-                    self._reconfigure("the service started")
-                except PushFailed as error:
-                    log.warning("%s; it follows with the next change", error)
+            if not self._registry.subscribers():
+                return
+            try:
+                self._bring_into_force(*self._plan("the service started"))
+            except (PlanningError, ServiceError, WireError) as error:
+                log.warning("no configuration yet: %s", error)
 
     def _scenario(
         self, coming: PublisherRegistration | SubscriberRegistration | None = None
@@ -73,17 +80,41 @@ class Configurator:
         everybody = list(subscribers.values())
         return site_scenario(self._site, list(publishers.values()), everybody), everybody
 
-    def _reconfigure(self, reason: str) -> Configuration:
-        scenario, subscribers = self._scenario()
+    def _plan(
+        self,
+        reason: str,
+        coming: PublisherRegistration | SubscriberRegistration | None = None,
+    ) -> tuple[Scenario, Configuration]:
+        scenario, subscribers = self._scenario(coming)
         configuration = make_configuration(
             scenario,
             subscribers,
             self._gateway,
+            before=self._active or self._registry.last_configuration(),
             version=self._registry.next_version(),
             created_at=datetime.now(UTC),
             reason=reason,
         )
+        return scenario, configuration
+
+    def _bring_into_force(self, scenario: Scenario, configuration: Configuration) -> Configuration:
+        rules = switch_rules(scenario, configuration)
         if self._controller is not None:
-            self._controller.push(switch_rules(scenario, configuration))
-        self._active = configuration
+            self._push(self._controller, rules)
+        self._registry.keep_configuration(configuration)
+        self._active, self._rules = configuration, rules
         return configuration
+
+    def _push(self, controller: ControllerClient, every_switch: list[SwitchRules]) -> None:
+        """All switches or none: whoever has changed already is changed back if one refuses."""
+        changed: set[str] = set()
+        for rules in every_switch:
+            try:
+                controller.push(rules)
+            except PushFailed:
+                for previous in self._rules:
+                    if previous.switch in changed:
+                        with contextlib.suppress(PushFailed):
+                            controller.push(previous)
+                raise
+            changed.add(rules.switch)

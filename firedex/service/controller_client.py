@@ -2,11 +2,10 @@
 
 import http.client
 import json
-from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from firedex.service.errors import PushFailed
 from firedex.wire import SwitchRules, to_json
+from firedex.wire.addresses import http_address
 
 __all__ = ["ControllerClient"]
 
@@ -17,14 +16,10 @@ class ControllerClient:
     """The controller's HTTP interface at ``url``."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._host, self._port = http_address(url)
 
-    def push(self, every_switch: Sequence[SwitchRules]) -> float:
-        """Bring all switches to their rules; return the seconds until the last barrier."""
-        return sum(self._put(rules) for rules in every_switch)
-
-    def _put(self, rules: SwitchRules) -> float:
+    def push(self, rules: SwitchRules) -> float:
+        """Bring one switch to its rules; return the seconds until the last barrier."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(

@@ -3,7 +3,6 @@
 from typing import Any
 
 from flask import Flask, Response, request
-from pydantic import ValidationError
 
 from firedex.planning import PlanningError
 from firedex.service.configurator import Configurator
@@ -50,7 +49,6 @@ def create_app(configurator: Configurator) -> Flask:
         return {"status": "ok"}
 
     @app.errorhandler(InvalidValue)
-    @app.errorhandler(ValidationError)
     @app.errorhandler(PlanningError)
     def refuse(error: Exception) -> Any:
         return _error(400, str(error))

@@ -19,6 +19,7 @@ __all__ = [
     "UDP_HEADER_BYTES",
     "mqtt_publish_bytes",
     "mqtt_sn_publish_bytes",
+    "packets_of_event",
     "wire_bytes",
 ]
 
@@ -68,6 +69,16 @@ LARGEST_UDP_PAYLOAD_BYTES = (
 )
 
 
+def packets_of_event(
+    *, payload_bytes: int, transport: Transport, topic: str, qos: int = 0, stamped: bool = False
+) -> int:
+    """How many packets one event takes: one datagram, or as many segments as it fills."""
+    if transport == "udp":
+        return 1
+    stamp = STAMP_BYTES[transport] if stamped else 0
+    return ceil(mqtt_publish_bytes(payload_bytes, topic, qos, stamp) / LARGEST_SEGMENT_BYTES)
+
+
 def wire_bytes(
     *, payload_bytes: int, transport: Transport, topic: str, qos: int = 0, stamped: bool = False
 ) -> int:
@@ -77,5 +88,7 @@ def wire_bytes(
         message = mqtt_sn_publish_bytes(payload_bytes + stamp)
         return ETHERNET_HEADER_BYTES + IP_HEADER_BYTES + UDP_HEADER_BYTES + message
     message = mqtt_publish_bytes(payload_bytes, topic, qos, stamp)
-    segments = ceil(message / LARGEST_SEGMENT_BYTES)
+    segments = packets_of_event(
+        payload_bytes=payload_bytes, transport=transport, topic=topic, qos=qos, stamped=stamped
+    )
     return message + segments * (ETHERNET_HEADER_BYTES + IP_HEADER_BYTES + TCP_HEADER_BYTES)

@@ -64,6 +64,7 @@ def measure_way(
     """
     started = min((at for _, at in sent), default=float("inf"))
     arrived: dict[str, list[float]] = {}
+    delivered: dict[str, int] = {}
     probes: list[float] = []
     for subscriber in scenario.subscribers:
         table = read_records(folder / f"{way}-{subscriber.id}.parquet").to_pydict()
@@ -73,6 +74,11 @@ def measure_way(
             table["received_at_seconds"],
             strict=True,
         ):
+            if received is None:
+                continue
+            delivered[name] = delivered.get(name, 0) + (published is None or published >= started)
+            if published is None:
+                continue
             kept = arrived.setdefault(name, []) if published >= started else probes
             kept.append(received - published)
     host_seconds = float(np.median(probes)) if probes else 0.0
@@ -82,7 +88,15 @@ def measure_way(
         way=way,
         host_seconds=host_seconds,
         filters=tuple(
-            _measure(name, scenario, configuration, topics, arrived.get(name, []), host_seconds)
+            _measure(
+                name,
+                scenario,
+                configuration,
+                topics,
+                delivered.get(name, 0),
+                arrived.get(name, []),
+                host_seconds,
+            )
             for name in filters
         ),
     )
@@ -93,6 +107,7 @@ def _measure(
     scenario: Scenario,
     configuration: Configuration,
     topics: Sequence[str],
+    delivered: int,
     delays: Sequence[float],
     host_seconds: float,
 ) -> FilterMeasurement:
@@ -113,8 +128,8 @@ def _measure(
         priority=max(row.priority for row in rows),
         drop_rate=max(row.drop_rate for row in rows),
         sent=sent,
-        delivered=len(delays),
-        success_measured=len(delays) / sent if sent else 0.0,
+        delivered=delivered,
+        success_measured=delivered / sent if sent else 0.0,
         success_predicted=float(np.mean([row.success_rate for row in rows])),
         delay_mean_seconds=float(found.mean()) if delays else None,
         delay_p50_seconds=float(np.quantile(found, 0.5)) if delays else None,

@@ -67,9 +67,12 @@ def _schedule(
     publisher: PublisherValue, seconds: float, generator: np.random.Generator
 ) -> tuple[list[float], list[int]]:
     """Times and publications in order: Poisson or periodic, as the scenario says."""
-    times, kinds = [], []
+    times: list[np.ndarray] = [np.array([])]
+    kinds: list[np.ndarray] = [np.array([], dtype=np.int64)]
     for index, publication in enumerate(publisher.publications):
         rate = publication.rate_per_second
+        if rate <= 0:
+            continue
         if publication.arrivals == "periodic":
             found = np.arange(generator.uniform(0, 1 / rate), seconds, 1 / rate)
         else:

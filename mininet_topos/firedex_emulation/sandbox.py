@@ -18,6 +18,7 @@ __all__ = ["RUN", "check_requirements", "run_in_sandbox", "settle_in"]
 
 RUN = Path("/run/firedex")
 TOOLS = {
+    "setpriv": "util-linux",
     "unshare": "util-linux",
     "ip": "iproute2",
     "tc": "iproute2",
@@ -43,10 +44,22 @@ def check_requirements() -> None:
 def run_in_sandbox(module: str, arguments: Sequence[str], *, timeout_seconds: float) -> str:
     """Run a Python module in a new sandbox; return what it printed.
 
-    The sandbox dies with this process: the kernel ends its first process, and so all of it.
+    The sandbox dies with this process: when it goes the kernel ends ``unshare``, with that the
+    sandbox's first process, and with that all of it.
     """
     check_requirements()
-    command = ["unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
+    command = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--net",
+        "--pid",
+        "--mount",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
     command += [sys.executable, "-W", "ignore", "-m", module, *arguments]
     environment = {
         **os.environ,

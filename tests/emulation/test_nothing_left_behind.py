@@ -41,8 +41,10 @@ def test_after_success_and_after_being_killed_and_started_again(tmp_path: Path) 
     killed = emulate("--duration", "20", out=tmp_path / "killed")
     wait_until_running(before, killed)
     os.kill(killed.pid, signal.SIGKILL)
-    killed.communicate()
+    killed.wait()
     assert not settled(before)
+    if killed.stderr:
+        killed.stderr.close()
     again = emulate("--duration", "2", out=tmp_path / "again")
     _, said = again.communicate(timeout=180)
     assert again.returncode == 0, said

@@ -32,10 +32,11 @@ def test_a_publisher_and_a_subscriber_may_share_a_name(registry: Registry) -> No
     assert (len(registry.publishers()), len(registry.subscribers())) == (1, 1)
 
 
-def test_they_are_listed_by_id(registry: Registry) -> None:
+def test_they_are_listed_as_they_first_came(registry: Registry) -> None:
     for name in ("c", "a", "b"):
         registry.put(name, subscriber(name, "smoke/#"))
-    assert [kept.subscriber.id for kept in registry.subscribers()] == ["a", "b", "c"]
+    registry.put("c", subscriber("c", "heat/#"))
+    assert [kept.subscriber.id for kept in registry.subscribers()] == ["c", "a", "b"]
 
 
 def test_many_threads_may_put_at_once(registry: Registry) -> None:

@@ -151,7 +151,7 @@ def test_unmanaged_switches_get_no_rules() -> None:
 def test_a_class_has_one_mark_in_queues_and_rules() -> None:
     rules = rules_of(subscriber("crew", "smoke/#", "camera/#"))
     marks = {queue.priority: queue.dscp for queue in rules.queues}
-    assert marks == {0: 46, 1: 44}
+    assert marks == {0: 46, 1: 45}
     assert all(rule.dscp == marks[rule.priority] for rule in rules.rules)
 
 

@@ -317,13 +317,13 @@ def test_no_switch_is_left_with_rules_that_are_not_in_force(
 
 def test_a_controller_that_is_away_is_a_failed_push() -> None:
     with pytest.raises(PushFailed, match=r"127\.0\.0\.1:1: .*refused"):
-        ControllerClient("http://127.0.0.1:1").push([switch_rules_of()])
+        ControllerClient("http://127.0.0.1:1").push(switch_rules_of())
 
 
 def test_an_answer_that_makes_no_sense_is_a_failed_push(client: FlaskClient) -> None:
     # Another server at that address: the service itself, which knows no such path.
     with served(client.application) as url, pytest.raises(PushFailed):
-        ControllerClient(url).push([switch_rules_of()])
+        ControllerClient(url).push(switch_rules_of())
 
 
 # -- what lasts ------------------------------------------------------------------------------------

@@ -1,0 +1,34 @@
+"""Option types that the commands of several parts share."""
+
+from typing import Any
+
+import click
+
+from firedex.wire.addresses import http_address, parse_host_port
+
+__all__ = ["HOST_PORT", "HTTP_URL"]
+
+
+class _HostPort(click.ParamType):  # type: ignore[type-arg]
+    name = "HOST:PORT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            return value if isinstance(value, tuple) else parse_host_port(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _HttpUrl(click.ParamType):  # type: ignore[type-arg]
+    name = "URL"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            http_address(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+HOST_PORT = _HostPort()
+HTTP_URL = _HttpUrl()
