@@ -22,6 +22,7 @@ from firedex_emulation.one_run import WAYS
 __all__ = ["emulate"]
 
 FILTER_COLUMNS = 16
+NOTICEABLE_STALL_SECONDS = 0.1
 TITLES = {"none": "Without FireDeX", "firedex": "With FireDeX"}
 
 
@@ -90,6 +91,11 @@ def emulate(
             f"host time, measured on the idle network and part of the prediction: "
             f"{_delay(way.host_seconds)}"
         )
+        if way.stalled_seconds > NOTICEABLE_STALL_SECONDS:
+            terminal.print(
+                f"[yellow]the machine itself stood still for {_delay(way.stalled_seconds)} of it: "
+                "delays are too long by that[/yellow]"
+            )
     if out is not None:
         terminal.print(f"delivery records: {escape(str(out))}")
 

@@ -38,6 +38,7 @@ class WayMeasurement:
     way: str
     host_seconds: float
     filters: tuple[FilterMeasurement, ...]
+    stalled_seconds: float = 0.0
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -47,7 +48,7 @@ class WayMeasurement:
     def from_plain(cls, data: Mapping[str, Any]) -> "WayMeasurement":
         """From what ``as_plain`` gave."""
         filters = tuple(FilterMeasurement(**row) for row in data["filters"])
-        return cls(way=data["way"], host_seconds=data["host_seconds"], filters=filters)
+        return cls(**{**data, "filters": filters})
 
 
 def measure_way(

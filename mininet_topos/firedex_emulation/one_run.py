@@ -12,6 +12,7 @@ from firedex_emulation.errors import EmulationError
 from firedex_emulation.measurement import measure_way
 from firedex_emulation.sandbox import RUN, settle_in
 from firedex_emulation.site_processes import CONTROLLER_PORT, SERVICE_URL, SiteProcesses
+from firedex_emulation.stall_meter import StallMeter
 from firedex_emulation.switch_host import start_open_vswitch
 from firedex_emulation.trunk_topology import EDGE_ADDRESS, build_trunk
 
@@ -68,9 +69,10 @@ def main(source: str, way: str, framework: str, seconds: str, seed: str, out: st
     time.sleep(SETTLE_SECONDS)
     (RUN / "go").touch()
     sent = []
-    for name in network.publishers:
-        done = processes.wait_for_file(name, "sent.json", seconds=float(seconds) + 30)
-        sent += json.loads(done.read_text())
+    with StallMeter() as stalls:
+        for name in network.publishers:
+            done = processes.wait_for_file(name, "sent.json", seconds=float(seconds) + 30)
+            sent += json.loads(done.read_text())
     time.sleep(GRACE_SECONDS)
     (RUN / "stop").touch()
     for name in network.subscribers:
@@ -78,6 +80,7 @@ def main(source: str, way: str, framework: str, seconds: str, seed: str, out: st
     configuration = from_json(Configuration, processes.configuration())
     events = [(topic, published_at) for _, topic, published_at in sent]
     measured = measure_way(scenario, way, configuration, events, records)
+    measured = replace(measured, stalled_seconds=stalls.stalled_seconds)
     print(json.dumps(measured.as_plain()), flush=True)
 
 

@@ -16,8 +16,8 @@ from firedex_clients.service_client import ServiceClient
 __all__: list[str] = []
 
 POLL_SECONDS = 0.02
-PROBES = 150
-PROBE_SECONDS = 0.015
+PROBES = 100
+PROBE_SECONDS = 0.012
 """Events sent one by one on the idle network, to see what hosts and switch take by themselves."""
 
 

@@ -13,6 +13,8 @@ import pytest
 from firedex_clients.delivery_log import read_records
 
 SECONDS = 8
+CALM_SECONDS = 0.05
+MOST_RUNS = 3
 CRITICAL, FLOODING = "alarm/floor3", "camera/floor3"
 FRAMEWORKS = [
     pytest.param(
@@ -32,7 +34,9 @@ def emulated(ways: str, framework: str, out: Path) -> dict[str, dict[str, Any]]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     return {
-        way["way"]: {row["filter"]: row for row in way["filters"]}
+        way["way"]: {
+            row["filter"]: {**row, "stalled": way["stalled_seconds"]} for row in way["filters"]
+        }
         for way in json.loads(done.stdout)
     }
 
@@ -75,6 +79,10 @@ def test_the_flooding_one_is_dropped_as_planned(with_firedex: dict[str, Any]) ->
     assert abs(row["success_measured"] - (1 - row["drop_rate"])) <= 0.05
 
 
+def stalled(measured_way: dict[str, Any]) -> float:
+    return float(measured_way[CRITICAL]["stalled"])
+
+
 def far_off(measured_way: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         row
@@ -87,10 +95,15 @@ def far_off(measured_way: dict[str, Any]) -> list[dict[str, Any]]:
 def test_predicted_delays_are_those_measured(
     with_firedex: dict[str, Any], framework: str, folder: Path
 ) -> None:
-    missed = far_off(with_firedex)
-    if missed:
-        # A machine that stood still for a moment says nothing of the model: once more, not twice.
-        missed = far_off(emulated("firedex", framework, folder / f"{framework}-again")["firedex"])
+    runs = [with_firedex]
+    # A machine that stood still says nothing of the model: then, and only then, run it again.
+    while stalled(runs[-1]) > CALM_SECONDS and len(runs) < MOST_RUNS:
+        out = folder / f"{framework}-{len(runs)}"
+        runs.append(emulated("firedex", framework, out)["firedex"])
+    calmest = min(runs, key=stalled)
+    missed = far_off(calmest)
+    if missed and stalled(calmest) > CALM_SECONDS:
+        pytest.skip(f"the machine stood still for {stalled(calmest):.2f} s in the calmest of runs")
     assert not missed
 
 
