@@ -5,6 +5,7 @@ Checked against simulation in ``tests/model/test_fan_out_model.py``.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,59 +21,63 @@ NO_SPREAD = 1e-12
 
 
 HALVINGS = 10
-NARROW = 1.05
-"""A mixture whose parts' percentiles lie this close together is not worth searching in."""
+SEARCH_BELOW, SEARCH_ABOVE = 0.2, 3.0
+"""Where a mixture's percentile is looked for, in units of the one fitted to the whole."""
+UNEVEN = 0.05
+"""From this share of the variance between its parts on, a mixture is worth searching in."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
     """Delays that are drawn from one of several parts each: the topics of a filter.
 
-    ``weight`` sums to 1 over the parts of each ``group``.
+    ``weight`` sums to 1 over the parts of each ``group``; ``whole_…`` are the groups' own moments,
+    NaN for a group that has no delay.
     """
 
-    groups: int
+    whole_mean: Floats
+    whole_variance: Floats
+    whole_fixed: Floats
     group: NDArray[np.int64]
     weight: Floats
     mean: Floats
     variance: Floats
     fixed: Floats
 
-    def percentile(self, level: float) -> Floats:
-        """The delay that a fraction ``level`` of each group stays below; NaN for an empty group."""
-        part = percentile(self.mean, self.variance, self.fixed, level)
-        low, high = np.full(self.groups, np.inf), np.full(self.groups, -np.inf)
-        np.minimum.at(low, self.group, part)
-        np.maximum.at(high, self.group, part)
-        low[~np.isfinite(low)], high[~np.isfinite(high)] = np.nan, np.nan
+    @cached_property
+    def _uneven(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Groups whose parts differ, and the parts of those groups."""
+        apart = self.weight * (self.mean - self.whole_mean[self.group]) ** 2
+        between = group_sums(self.group, np.nan_to_num(apart), len(self.whole_mean))
         with np.errstate(invalid="ignore"):
-            wide = high > NARROW * low
-        rows = np.flatnonzero(wide[self.group])
-        group = self.group[rows]
-        for _ in range(HALVINGS if rows.size else 0):
-            middle = (low + high) / 2
-            reached = group_sums(group, self.weight[rows] * self._within(rows, middle), self.groups)
-            above = wide & (reached >= level)
-            high = np.where(above, middle, high)
-            low = np.where(wide & ~above, middle, low)
-        mixed: Floats = np.where(wide, (low + high) / 2, self._average(part))
-        return mixed
+            uneven = between > UNEVEN * self.whole_variance
+        return uneven, np.flatnonzero(uneven[self.group])
 
-    def _within(self, rows: NDArray[np.int64], deadline: Floats) -> Floats:
-        return probability_within(
-            self.mean[rows], self.variance[rows], self.fixed[rows], deadline[self.group[rows]]
-        )
+    def percentile(self, level: float) -> Floats:
+        """The delay that a fraction ``level`` of each group stays below."""
+        fitted = percentile(self.whole_mean, self.whole_variance, self.whole_fixed, level)
+        uneven, rows = self._uneven
+        if not rows.size:
+            return fitted
+        low, high = SEARCH_BELOW * fitted, SEARCH_ABOVE * fitted
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            enough = self._within(rows, middle) >= level
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.where(uneven, (low + high) / 2, fitted)
 
     def within(self, deadline: Floats) -> Floats:
         """The fraction of each group that arrives within its deadline."""
-        rows = np.arange(len(self.group))
-        return group_sums(self.group, self.weight * self._within(rows, deadline), self.groups)
+        whole = probability_within(self.whole_mean, self.whole_variance, self.whole_fixed, deadline)
+        uneven, rows = self._uneven
+        return np.where(uneven, self._within(rows, deadline), whole) if rows.size else whole
 
-    def _average(self, part: Floats) -> Floats:
-        sums = group_sums(self.group, self.weight * part, self.groups)
-        heard = group_sums(self.group, self.weight, self.groups)
-        sums[heard <= 0] = np.nan
-        return sums
+    def _within(self, rows: NDArray[np.int64], deadline: Floats) -> Floats:
+        group = self.group[rows]
+        part = probability_within(
+            self.mean[rows], self.variance[rows], self.fixed[rows], deadline[group]
+        )
+        return group_sums(group, self.weight[rows] * part, len(self.whole_mean))
 
 
 def percentile(mean: Floats, variance: Floats, fixed: Floats, level: float) -> Floats:

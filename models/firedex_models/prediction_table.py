@@ -88,9 +88,7 @@ class PredictionTable:
         return self._percentile(0.99)
 
     def _percentile(self, level: float) -> Floats:
-        return np.where(
-            np.isfinite(self.delay_mean_seconds), self.mixture.percentile(level), np.nan
-        )
+        return self.mixture.percentile(level)
 
     @property
     def priority(self) -> Integers:
@@ -277,7 +275,9 @@ def tabulate(
     level = np.array([s.deadline_percentile for s in site.subscriptions])
     heard_of = part > 0
     mixture = Mixture(
-        groups=count,
+        whole_mean=mean,
+        whole_variance=variance,
+        whole_fixed=fixed,
         group=of[heard_of],
         weight=part[heard_of],
         mean=outcome.mean[stream][heard_of],
