@@ -233,10 +233,11 @@ def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
         if not isinstance(flow, int) or not isinstance(subscriber, str):
             continue
         drop_rate = _get(entry, "drop_rate", 0.0)
-        if drop_rate != 0 and (subscriber, _get(entry, "filter")) in acknowledged:
+        name = _get(entry, "filter")
+        if drop_rate != 0 and isinstance(name, str) and (subscriber, name) in acknowledged:
             yield Problem(
                 path=("assignment", index, "drop_rate"),
-                message=f"{_get(entry, 'filter')!r} has QoS 1 or 2, which is never dropped; give 0",
+                message=f"{name!r} has QoS 1 or 2, which is never dropped; give 0",
             )
         where = _get(entry, "enforced_at", "gateway")
         if where == "meter" and subscriber in over_tcp:

@@ -13,6 +13,7 @@ from firedex_models.overload import (
     Capacity,
     full_buffer_wait,
     longest_wait,
+    overflow_loss,
     share_capacity,
     truncated_wait,
 )
@@ -154,9 +155,11 @@ def _bounded_by_buffers(
         shared=links.shared_buffer,
         packets=links.buffer_packets,
     )
-    kept_mean, kept_square, kept = truncated_wait(
+    kept_mean, kept_square, within = truncated_wait(
         np.where(saturated, 0.0, mean), np.where(saturated, 0.0, square), longest[cell]
     )
+    total = np.cumsum(traffic.load, axis=1)[cell]
+    kept = 1.0 - overflow_loss(1.0 - within, total, traffic.load[cell])
     return (
         np.where(saturated, full[cell], kept_mean),
         np.where(saturated, full[cell] ** 2, kept_square),

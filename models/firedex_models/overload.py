@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc
 
-__all__ = ["Capacity", "full_buffer_wait", "longest_wait", "share_capacity", "truncated_wait"]
+__all__ = [
+    "Capacity",
+    "full_buffer_wait",
+    "longest_wait",
+    "overflow_loss",
+    "share_capacity",
+    "truncated_wait",
+]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -110,3 +117,15 @@ def truncated_wait(mean: Floats, square: Floats, longest: Floats) -> tuple[Float
     kept_square[cut] = shape * (shape + 1) * scale**2 * gammainc(shape + 2, reach) / probability
     kept[cut] = probability
     return kept_mean, np.maximum(kept_square, kept_mean**2), kept
+
+
+def overflow_loss(beyond: Floats, total: Floats, load: Floats) -> Floats:
+    """The fraction that a stable class loses to its buffer.
+
+    ``beyond`` is the probability P that an endless queue would be longer than the buffer. A finite
+    one is shorter for what it has lost: as in M/M/1/N, of the work of classes ≤ k the fraction
+    (1 − σ) P / (1 − σ P) is lost, all of it of class k, the lowest. ``total`` is σ, ``load`` ρ_k.
+    """
+    lost = (1.0 - total) * beyond / np.maximum(1.0 - total * beyond, 1e-12)
+    of_class = np.divide(lost * total, load, out=np.zeros_like(lost), where=load > 0)
+    return np.clip(of_class, 0.0, beyond)
