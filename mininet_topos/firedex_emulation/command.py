@@ -31,7 +31,13 @@ TITLES = {"none": "Without FireDeX", "firedex": "With FireDeX"}
 @click.option(
     "--compare", default=",".join(WAYS), show_default=True, help="Ways to run it, by comma."
 )
-@click.option("--duration", default=10.0, show_default=True, help="Seconds of traffic each way.")
+@click.option(
+    "--duration",
+    type=click.FloatRange(1, 3600),
+    default=10.0,
+    show_default=True,
+    help="Seconds of traffic each way.",
+)
 @click.option(
     "--framework",
     type=click.Choice(["ryu", "os-ken"]),
@@ -56,7 +62,8 @@ def emulate(
     """Run a scenario on real switches, with and without FireDeX, and measure what is delivered.
 
     Mininet and Open vSwitch in a sandbox of their own: nothing of it is left when it ends. Needs
-    root. SCENARIO is served over TCP through one shared trunk, the switch 'core'.
+    root. SCENARIO has one managed switch: its bandwidth is the trunk that all subscribers share.
+    In this version events go over TCP.
     """
     ways = compare.split(",")
     if unknown := [way for way in ways if way not in WAYS]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from firedex.scenario_file import read_scenario
 from firedex_emulation.measurement import WayMeasurement
 from firedex_emulation.sandbox import run_in_sandbox
+from firedex_emulation.trunk_topology import trunk_switch
 
 __all__ = ["emulate_ways"]
 
@@ -24,7 +25,7 @@ def emulate_ways(
     report: Callable[[str], None],
 ) -> list[WayMeasurement]:
     """Run ``source`` in each of ``ways`` with the same traffic; records go to ``out``, if given."""
-    read_scenario(source)  # to refuse a bad one here, where its mistakes can be shown
+    trunk_switch(read_scenario(source))  # to refuse here, where it can be shown, what cannot run
     folder = str(out.resolve()) if out else ""
     measured = []
     for way in ways:

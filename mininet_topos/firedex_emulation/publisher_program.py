@@ -9,15 +9,17 @@ import numpy as np
 
 from firedex.scenario_file import read_scenario
 from firedex.wire import Publisher as PublisherValue
-from firedex.wire import PublisherRegistration
+from firedex.wire import PublisherRegistration, Scenario
 from firedex_clients import Publisher
 from firedex_clients.service_client import ServiceClient
 
 __all__: list[str] = []
 
 POLL_SECONDS = 0.02
+HEADERS_AT_MOST_BYTES = 200
 PROBES = 100
 PROBE_SECONDS = 0.012
+PROBING_SECONDS = 3.0
 """Events sent one by one on the idle network, to see what hosts and switch take by themselves."""
 
 
@@ -38,9 +40,10 @@ def main(
     with Publisher(broker, id=name) as client:
         (Path(run) / f"{name}.ready").touch()
         _wait_for(Path(run) / "calibrate")
-        for _ in range(PROBES):
+        pause = _probe_pause(scenario, len(payload[names[0]]))
+        for _ in range(min(PROBES, int(PROBING_SECONDS / pause))):
             client.publish(names[0], payload[names[0]])
-            time.sleep(PROBE_SECONDS)
+            time.sleep(pause)
         (Path(run) / f"{name}.calibrated").touch()
         _wait_for(Path(run) / "go")
         start = time.time()
@@ -56,6 +59,14 @@ def main(
     unfinished = Path(run) / f"{name}.sent.unfinished"
     unfinished.write_text(json.dumps(sent))
     unfinished.rename(Path(run) / f"{name}.sent.json")
+
+
+def _probe_pause(scenario: Scenario, payload_bytes: int) -> float:
+    """Long enough between probes that each finds the slowest link idle again."""
+    slowest = min(switch.bandwidth_bits_per_second for switch in scenario.network.switches)
+    copies = len(scenario.subscribers)
+    batch_seconds = copies * (payload_bytes + HEADERS_AT_MOST_BYTES) * 8 / slowest
+    return max(PROBE_SECONDS, 2 * batch_seconds)
 
 
 def _wait_for(path: Path) -> None:

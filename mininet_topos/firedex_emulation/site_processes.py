@@ -57,7 +57,8 @@ class SiteProcesses:
 
     def start_controller(self, framework: str) -> None:
         """The controller, beside the switch."""
-        switch = f"core={self._network.core_datapath}:{self._network.trunk_port}"
+        name = self._network.switch
+        switch = f"{name}={self._network.core_datapath}:{self._network.trunk_port}"
         self.start(
             "controller",
             [*_firedex("controller"), "--switch", switch, "--framework", framework]
@@ -65,7 +66,7 @@ class SiteProcesses:
             + ["--api", f"{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"],
         )
         url = f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}/v1/switches"
-        self.wait_for("controller", lambda: _fetch(url)["connected"]["core"] is True)
+        self.wait_for("controller", lambda: _fetch(url)["connected"][name] is True)
 
     def start_edge(self, site: Path) -> None:
         """Broker, configuration service and gateway, on the edge host."""

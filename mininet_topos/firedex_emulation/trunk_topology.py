@@ -24,8 +24,16 @@ from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch, RemoteController
 
 from firedex.wire import Scenario
+from firedex_emulation.errors import CannotEmulate
 
-__all__ = ["EDGE_ADDRESS", "EDGE_MANAGEMENT", "HOST_MANAGEMENT", "TrunkNetwork", "build_trunk"]
+__all__ = [
+    "EDGE_ADDRESS",
+    "EDGE_MANAGEMENT",
+    "HOST_MANAGEMENT",
+    "TrunkNetwork",
+    "build_trunk",
+    "trunk_switch",
+]
 
 EDGE_ADDRESS = "10.0.0.10"
 EDGE_MANAGEMENT = "10.255.0.2"
@@ -43,8 +51,25 @@ class TrunkNetwork:
     publishers: dict[str, Host]
     subscribers: dict[str, Host]
     addresses: dict[str, str]
+    switch: str
     core_datapath: str
     trunk_port: str
+
+
+def trunk_switch(scenario: Scenario) -> str:
+    """The managed switch whose port is the trunk; CannotEmulate if there is no such thing."""
+    managed = [switch.id for switch in scenario.network.switches if switch.managed]
+    if len(managed) != 1:
+        raise CannotEmulate(
+            f"one managed switch is needed for the trunk; {scenario.name!r} has {len(managed)}"
+        )
+    elsewhere = [s.id for s in scenario.subscribers if s.switch != managed[0]]
+    if elsewhere or not scenario.subscribers or not scenario.publishers:
+        raise CannotEmulate(
+            f"publishers are needed, and subscribers, all behind the switch {managed[0]!r}"
+            + (f"; {elsewhere[0]!r} is not" if elsewhere else "")
+        )
+    return managed[0]
 
 
 def build_trunk(scenario: Scenario, controller_port: int) -> TrunkNetwork:
@@ -89,6 +114,7 @@ def build_trunk(scenario: Scenario, controller_port: int) -> TrunkNetwork:
         publishers=publishers,
         subscribers=subscribers,
         addresses=addresses,
+        switch=trunk_switch(scenario),
         core_datapath=CORE_DATAPATH,
         trunk_port=trunk.intf1.name,
     )
