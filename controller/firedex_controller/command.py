@@ -2,6 +2,8 @@
 
 import logging
 import os
+import signal
+import socket
 import sys
 
 import click
@@ -25,6 +27,17 @@ def _host_port(_context: click.Context, _option: click.Parameter, given: str) ->
         return parse_host_port(given)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def _check_free(option: str, where: tuple[str, int]) -> None:
+    """Refuse an address that cannot be listened on; the frameworks would say nothing of it."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        said = f"{where[0]}:{where[1]}: {error}"
+        raise click.BadParameter(said, param_hint=option) from error
 
 
 @click.command(epilog="Example: firedex controller --switch s1=0000000000000001:s1-eth3")
@@ -70,6 +83,11 @@ def controller(
     os.environ.update(settings.to_environment())
     if framework:
         os.environ["FIREDEX_OPENFLOW"] = framework
+    for option, where in (("--listen", listen), ("--api", api)):
+        _check_free(option, where)
+    # Nothing is to be tidied up, since rules stay on the switch; the frameworks' threads linger.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda number, _frame: os._exit(128 + number))
     try:
         # Only now: importing it chooses and patches the framework.
         from firedex_controller.framework import run

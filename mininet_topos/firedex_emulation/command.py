@@ -72,6 +72,11 @@ def emulate(
         )
     if out is not None and Path("/run") in [*out.resolve().parents, out.resolve()]:
         raise click.BadParameter("the sandbox has a /run of its own", param_hint="--out")
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise click.BadParameter(str(error), param_hint="--out") from error
     chosen = framework or ("ryu" if find_spec("ryu") else "os-ken")
     source = scenario if scenario.startswith("builtin:") else os.path.abspath(scenario)  # noqa: PTH100
     try:
