@@ -6,7 +6,7 @@ import numpy as np
 
 from firedex.wire import Assignment, Scenario, Transport
 from firedex.wire.network_paths import switches_on_path
-from firedex_models.site import event_wire_bytes
+from firedex_models.demand import event_wire_bytes
 from firedex_models.topic_index import TopicIndex
 from firedex_models.utility import utility_of
 

@@ -20,7 +20,6 @@ from firedex_models.delay_distribution import Mixture, percentile
 from firedex_models.grouping import group_sums
 from firedex_models.network_hops import Hop
 from firedex_models.site import Site
-from firedex_models.utility import UtilityColumns
 
 __all__ = ["PredictionTable", "StreamOutcome", "tabulate"]
 
@@ -167,7 +166,7 @@ class PredictionTable:
         flow = site.subscription_flow[row]
         met = self.deadline_met[row]
         return SubscriptionPrediction(
-            subscriber=site.scenario.subscribers[site.subscription_subscriber[row]].id,
+            subscriber=site.scenario.subscribers[site.demand.subscriber[row]].id,
             filter=subscription.filter,
             flow=int(site.flows.number[flow]),
             priority=int(site.flows.priority[flow]),
@@ -271,8 +270,7 @@ def tabulate(
     mean = np.where(exists, mean, np.nan)
     variance = np.where(exists, variance, np.nan)
     fixed = np.where(exists, np.minimum(fixed, mean), np.nan)
-    deadline = np.array([s.deadline_seconds or np.inf for s in site.subscriptions])
-    level = np.array([s.deadline_percentile for s in site.subscriptions])
+    deadline, level = site.demand.deadline_seconds, site.demand.deadline_percentile
     heard_of = part > 0
     mixture = Mixture(
         whole_mean=mean,
@@ -289,7 +287,7 @@ def tabulate(
     if due.any():
         within[due] = mixture.within(deadline)[due]
     timely = np.where(np.isfinite(deadline), success * within, success)
-    utilities = UtilityColumns([subscription.utility for subscription in site.subscriptions])
+    utilities = site.demand.utilities
     return PredictionTable(
         site=site,
         model=model,

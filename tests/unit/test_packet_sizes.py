@@ -11,7 +11,7 @@ from firedex.wire.packet_sizes import (
     mqtt_sn_publish_bytes,
     wire_bytes,
 )
-from firedex_models.site import event_wire_bytes
+from firedex_models.demand import event_wire_bytes
 
 ETHERNET, IP, UDP, TCP = 14, 20, 8, 32
 
