@@ -1,14 +1,6 @@
-"""Assigning flows, priorities and drop rates. Pure: a scenario in, a scenario with a plan out."""
+"""Assigning flows, priorities and drop rates. Pure: a scenario in, a plan out."""
 
-from firedex.planning.drop_policies import DROP_POLICIES
-from firedex.planning.errors import LoadCannotBeMet, PlanningError, PolicyNotAvailable
-from firedex.planning.plan import PRIORITY_POLICIES, plan_scenario
+from firedex.planning.errors import LoadCannotBeMet, PlanningError, SolverFailed
+from firedex.planning.plan import Plan, plan_scenario
 
-__all__ = [
-    "DROP_POLICIES",
-    "PRIORITY_POLICIES",
-    "LoadCannotBeMet",
-    "PlanningError",
-    "PolicyNotAvailable",
-    "plan_scenario",
-]
+__all__ = ["LoadCannotBeMet", "Plan", "PlanningError", "SolverFailed", "plan_scenario"]

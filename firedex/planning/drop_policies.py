@@ -1,90 +1,77 @@
-"""Drop rates that bring every switch's load down to 1 − ρ̃ (paper §4.3, Eqs. 12-15).
+"""Drop rates that follow from the class alone (paper Eqs. 12-15): flat, linear, exponential.
 
-Each policy is a family of drop rates with one parameter; the least parameter that is enough is
-found by bisection. Loads are the model's own, so what fits here fits there.
+Each is a family with one parameter for every hop, and the least that brings the hop's load down to
+1 − ρ̃ is found by bisection. A flow that crosses several hops takes the strongest.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from firedex.planning.errors import LoadCannotBeMet
-from firedex.wire import Assignment, Scenario
-from firedex_models import predict
+from firedex_models.downlink_loads import DownlinkLoads
+from firedex_models.network_hops import Route
 
-__all__ = ["DROP_POLICIES", "assign_drop_rates"]
+__all__ = ["CLASS_RULES", "passing_by_class"]
 
+Booleans = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 STEPS = 60
 ROUNDING = 1e-12
 
-Rule = Callable[[int, float], float]
-"""The drop rate of a class at a strength in [0, 1], rising with the strength."""
+Rule = Callable[[Integers, Floats], Floats]
+"""What passes of a class at a strength in [0, 1]; less, the greater the strength."""
 
-
-def _exponential(priority: int, strength: float) -> float:
-    # strength is 1 − 1/β: from β = 1 (nothing dropped) to β → ∞ (only class 0 passes)
-    return 1.0 - float((1.0 - strength) ** priority)
-
-
-DROP_POLICIES: dict[str, Rule] = {
-    "none": lambda _priority, _strength: 0.0,
-    "flat": lambda _priority, strength: strength,
-    "linear": lambda priority, strength: min(strength * priority, 1.0),
-    "exponential": _exponential,
+CLASS_RULES: dict[str, Rule] = {
+    "flat": lambda _priority, strength: 1.0 - strength,
+    "linear": lambda priority, strength: np.maximum(1.0 - strength * priority, 0.0),
+    # the strength is 1 − 1/β: from β = 1 (nothing dropped) to β → ∞ (only class 0 passes)
+    "exponential": lambda priority, strength: (1.0 - strength) ** priority,
 }
 
 
-def assign_drop_rates(
-    scenario: Scenario, assignment: Sequence[Assignment], policy: str
-) -> list[Assignment]:
-    """Give every flow the least drop rate of its policy that keeps all switches below 1 − ρ̃.
+def passing_by_class(
+    policy: str,
+    loads: DownlinkLoads,
+    route: Route,
+    priority: Integers,
+    kept: Booleans,
+    limit: float,
+) -> Floats:
+    """What passes of each flow: the most that leaves no hop above ``limit``.
 
-    QoS 1 and 2 are never dropped: they keep a drop rate of 0.
+    Where reservations alone exceed it, as much is dropped as the policy can; where what the policy
+    never drops exceeds it, that is an error.
     """
-    rule = DROP_POLICIES[policy]
-    kept_flows = _acknowledged_flows(scenario, assignment)
+    rule = CLASS_RULES[policy]
+    strength = np.zeros(len(priority))
 
-    def at(strength: float) -> list[Assignment]:
-        return [
-            entry
-            if (entry.subscriber, entry.flow) in kept_flows
-            else replace(entry, drop_rate=rule(entry.priority, strength))
-            for entry in assignment
-        ]
+    def passing(flow: Integers, at: Floats) -> Floats:
+        return np.where(kept[flow], 1.0, rule(priority[flow], at))
 
-    limit = 1.0 - scenario.planning.rho_tolerance
+    # from the subscribers' end up: what is dropped for a hop relieves all hops before it
+    depth = np.array([np.flatnonzero((route.stage == hop).any(axis=0)).max(initial=0)
+                      for hop in range(len(route.hops))], dtype=np.int64)  # fmt: skip
+    bounds = np.searchsorted(loads.hop, np.arange(len(route.hops) + 1))
+    for hop in np.argsort(-depth, kind="stable"):
+        rows = slice(bounds[hop], bounds[hop + 1])
+        flow, load = loads.flow[rows], loads.load[rows]
 
-    def busiest(candidate: list[Assignment]) -> tuple[float, str]:
-        queues = predict(scenario, assignment=candidate).queues
-        return max(
-            ((q.utilization, q.id) for q in queues if q.kind == "switch-out"), default=(0.0, "")
-        )
+        def used(least: float, flow: Integers = flow, load: Floats = load) -> float:
+            return float((load * passing(flow, np.maximum(strength[flow], least))).sum())
 
-    def fits(candidate: list[Assignment]) -> bool:
-        return busiest(candidate)[0] <= limit + ROUNDING
-
-    if policy == "none" or fits(at(0.0)):
-        return at(0.0)
-    least, queue = busiest(at(1.0))
-    if least > limit + ROUNDING:
-        raise LoadCannotBeMet(policy, queue, least, limit)
-    low, high = 0.0, 1.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(at(middle)) else (middle, high)
-    return at(high)
-
-
-def _acknowledged_flows(
-    scenario: Scenario, assignment: Sequence[Assignment]
-) -> set[tuple[str, int]]:
-    acknowledged = {
-        (subscriber.id, subscription.filter)
-        for subscriber in scenario.subscribers
-        for subscription in subscriber.subscriptions
-        if subscription.qos > 0
-    }
-    return {
-        (entry.subscriber, entry.flow)
-        for entry in assignment
-        if (entry.subscriber, entry.filter) in acknowledged
-    }
+        low, high = 0.0, 1.0
+        if used(low) <= limit + ROUNDING:
+            continue
+        rest = used(high)
+        if rest > limit + ROUNDING:
+            if load[kept[flow]].sum() <= limit + ROUNDING:
+                raise LoadCannotBeMet(policy, route.hops[hop].name, rest, limit)
+        else:
+            for _ in range(STEPS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if used(middle) <= limit else (middle, high)
+        strength[flow] = np.maximum(strength[flow], high)
+    return passing(np.arange(len(priority)), strength)

@@ -3,28 +3,15 @@
 ::
 
     PlanningError
-    ├── PolicyNotAvailable    a policy that this version cannot carry out
-    └── LoadCannotBeMet       no drop rates of the policy are enough
+    ├── LoadCannotBeMet       no drop rates of the policy are enough
+    └── SolverFailed          the convex solver found no optimum
 """
 
-from collections.abc import Collection
-
-__all__ = ["LoadCannotBeMet", "PlanningError", "PolicyNotAvailable"]
+__all__ = ["LoadCannotBeMet", "PlanningError", "SolverFailed"]
 
 
 class PlanningError(Exception):
     """The root of what ``firedex.planning`` raises."""
-
-
-class PolicyNotAvailable(PlanningError):
-    """The scenario asks for a policy that this version does not have."""
-
-    def __init__(self, field: str, policy: str, available: Collection[str]) -> None:
-        self.field, self.policy = field, policy
-        super().__init__(
-            f"planning.{field}: {policy!r} is not in this version; use one of "
-            + ", ".join(sorted(available))
-        )
 
 
 class LoadCannotBeMet(PlanningError):
@@ -37,3 +24,11 @@ class LoadCannotBeMet(PlanningError):
             f"it carries; what the policy never drops (class 0, QoS 1 and 2) offers {load:.3g}. "
             "Use 'flat', more classes, or fewer subscriptions at QoS 1 and 2"
         )
+
+
+class SolverFailed(PlanningError):
+    """CVXPY's solver gave up, or its answer cannot be trusted."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"planning.solver: Clarabel found no optimum: {reason}")

@@ -1,15 +1,81 @@
-"""A whole plan: priorities, then drop rates."""
+"""A whole plan: rank, split, assign, drop, predict. Pure: a scenario in, a plan out."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from firedex.planning.drop_policies import DROP_POLICIES, assign_drop_rates
-from firedex.planning.errors import PolicyNotAvailable
-from firedex.planning.priority_policies import assign_priorities
-from firedex.wire import DropPolicy, PriorityPolicy, Scenario
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["PRIORITY_POLICIES", "plan_scenario"]
+from firedex.planning.allocation import Allocation
+from firedex.planning.bandwidth import allocation_problem, kept_load, solve
+from firedex.planning.deadlines import keep_deadlines
+from firedex.planning.drop_policies import CLASS_RULES, passing_by_class
+from firedex.planning.flow_split import FlowSplit, Kinds, equal_cut, make_flows, sort_into_kinds
+from firedex.planning.moves import keep_cut, moved_subscriptions, previous_numbers, renumber
+from firedex.planning.optimal_cut import optimal_cut
+from firedex.planning.ranking import Ranking, rank
+from firedex.planning.reservations import reserve
+from firedex.planning.unmet_deadlines import unmet_deadlines
+from firedex.wire import (
+    Assignment,
+    DropPolicy,
+    Planning,
+    PlanReport,
+    PriorityPolicy,
+    Scenario,
+    Solver,
+    Split,
+)
+from firedex.wire import Ranking as RankingKind
+from firedex_models import PredictionTable, predict_site
+from firedex_models.demand import Demand, compile_demand
+from firedex_models.downlink_loads import DownlinkLoads, downlink_loads
+from firedex_models.inbound import Inbound, travel_to_broker
+from firedex_models.site import Flows, Site, assign
 
-PRIORITY_POLICIES = ("bandwidth-adjusted", "information-only", "none")
+__all__ = ["Plan", "plan_scenario"]
+
+Booleans = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+EQUAL = 1e-9
+"""Utilities that differ by less than this part are equal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What was decided, what is predicted of it, and what is proved of it."""
+
+    scenario: Scenario
+    table: PredictionTable
+    report: PlanReport
+
+    @cached_property
+    def assignment(self) -> tuple[Assignment, ...]:
+        """Where every subscription goes, in the scenario's order."""
+        site = self.table.site
+        flows = site.flows
+        number, priority = flows.number.tolist(), flows.priority.tolist()
+        drop_rate = flows.drop_rate.tolist()
+        names = [s.id for s in self.scenario.subscribers for _ in s.subscriptions]
+        return tuple(
+            Assignment(
+                subscriber=name,
+                filter=subscription.filter,
+                flow=number[flow],
+                priority=priority[flow],
+                drop_rate=drop_rate[flow],
+            )
+            for name, subscription, flow in zip(
+                names, site.subscriptions, site.subscription_flow.tolist(), strict=True
+            )
+        )
+
+    @cached_property
+    def planned(self) -> Scenario:
+        """The scenario with this plan as its assignment."""
+        return replace(self.scenario, assignment=self.assignment)
 
 
 def plan_scenario(
@@ -17,14 +83,202 @@ def plan_scenario(
     *,
     priority_policy: PriorityPolicy | None = None,
     drop_policy: DropPolicy | None = None,
-) -> Scenario:
-    """Return the scenario with an assignment made by its policies, or by those given."""
-    priorities = priority_policy or scenario.planning.priority_policy
-    drops = drop_policy or scenario.planning.drop_policy
-    if priorities not in PRIORITY_POLICIES:
-        raise PolicyNotAvailable("priority_policy", priorities, PRIORITY_POLICIES)
-    if drops not in DROP_POLICIES:
-        raise PolicyNotAvailable("drop_policy", drops, DROP_POLICIES)
-    assignment = assign_priorities(scenario, priorities)
-    assignment = assign_drop_rates(scenario, assignment, drops)
-    return replace(scenario, assignment=tuple(assignment))
+    ranking: RankingKind | None = None,
+    split: Split | None = None,
+    seed: int | None = None,
+    solver: Solver = "kkt",
+    previous: Sequence[Assignment] | None = None,
+) -> Plan:
+    """Plan by the scenario's policies, or by those given.
+
+    ``previous``: the plan in force, which moves are counted from and avoided where they gain
+    nothing; the scenario's own assignment unless another is given.
+    """
+    given = {
+        "priority_policy": priority_policy,
+        "drop_policy": drop_policy,
+        "ranking": ranking,
+        "split": split,
+        "seed": seed,
+    }
+    planning = replace(
+        scenario.planning, **{name: value for name, value in given.items() if value is not None}
+    )
+    demand = compile_demand(scenario)
+    if previous is None:
+        previous = scenario.assignment
+    return _Planner(demand, travel_to_broker(scenario), planning, solver).plan(previous)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """One way to cut subscriptions into flows, with the drop rates that follow."""
+
+    split: FlowSplit
+    site: Site
+    passing: Floats
+    worth: float
+    allocation: Allocation | None = None
+    table: PredictionTable | None = None
+
+
+class _Planner:
+    def __init__(
+        self, demand: Demand, inbound: Inbound, planning: Planning, solver: Solver
+    ) -> None:
+        self._demand, self._inbound = demand, inbound
+        self._planning, self._solver = planning, solver
+        self._limit = 1.0 - planning.rho_tolerance
+
+    def plan(self, previous: Sequence[Assignment] | None) -> Plan:
+        demand, planning = self._demand, self._planning
+        before = previous_numbers(demand, previous)
+        ranking = rank(demand, self._inbound, planning.priority_policy, planning.seed, before)
+        alone = self._alone()
+        reservations = reserve(demand, planning, alone[1] if alone else None, ranking)
+        kinds = sort_into_kinds(
+            demand, reservations.excessive, ranking, planning.flows_per_subscriber
+        )
+        cut, split_gap = self._cut(ranking, kinds, alone)
+        made = self._attempt(ranking, kinds, cut, before)
+        kept = None
+        if previous:
+            kept = self._without_moves(made, ranking, kinds, cut, before)
+        final = kept or made
+        table = final.table or self._predicted(final.site, final.passing)
+        allocation = final.allocation
+        subscribers = demand.scenario.subscribers
+        return Plan(
+            scenario=demand.scenario,
+            table=table,
+            report=PlanReport(
+                priority_policy=planning.priority_policy,
+                drop_policy=planning.drop_policy,
+                ranking=planning.ranking,
+                split=planning.split,
+                solver=allocation.solver if allocation else None,
+                utility_gap=allocation.gap if allocation else None,
+                split_gap=split_gap,
+                moved_subscriptions=moved_subscriptions(final.split, before) if previous else None,
+                kept_previous_flows=kept is not None,
+                overcommitted=reservations.overcommitted,
+                undropped_subscribers=tuple(subscribers[row].id for row in kinds.undropped),
+                unmet_deadlines=unmet_deadlines(table),
+            ),
+        )
+
+    def _alone(self) -> tuple[Site, DownlinkLoads] | None:
+        """Every subscription on a flow of its own: for reservations and for bounds."""
+        demand = self._demand
+        if not demand.acknowledged.any() and self._planning.split == "equal":
+            return None
+        rows = np.arange(len(demand.subscriptions))
+        nothing = np.zeros(len(rows), dtype=np.int64)
+        flows = Flows(
+            subscriber=demand.subscriber,
+            number=nothing,
+            priority=nothing,
+            drop_rate=np.zeros(len(rows)),
+            at_meter=np.zeros(len(rows), dtype=bool),
+        )
+        site = assign(demand, rows, flows)
+        return site, downlink_loads(site, self._inbound)
+
+    def _cut(
+        self, ranking: Ranking, kinds: Kinds, alone: tuple[Site, DownlinkLoads] | None
+    ) -> tuple[Integers, float | None]:
+        equal = equal_cut(kinds)
+        if self._planning.split == "equal" or alone is None:
+            return equal, None
+        site, loads = alone
+        limit = self._one_limit(site)
+        ideal = solve(allocation_problem(site, loads, ~kinds.droppable, limit), self._solver)
+
+        def attempt(cut: Integers) -> Allocation:
+            split = self._flows(ranking, kinds, cut)
+            made = split.site(self._demand)
+            its_loads = downlink_loads(made, self._inbound)
+            return solve(allocation_problem(made, its_loads, split.kept, limit), self._solver)
+
+        found = optimal_cut(self._demand, kinds, equal, ideal, loads.ceiling, attempt)
+        return found.cut, found.gap
+
+    def _one_limit(self, site: Site) -> Floats:
+        return np.full((len(site.downlinks.hops), 1), self._limit)
+
+    def _flows(self, ranking: Ranking, kinds: Kinds, cut: Integers) -> FlowSplit:
+        return make_flows(self._demand, ranking, kinds, cut, self._planning)
+
+    def _attempt(self, ranking: Ranking, kinds: Kinds, cut: Integers, before: Integers) -> _Attempt:
+        split = renumber(self._flows(ranking, kinds, cut), before)
+        site = split.site(self._demand)
+        loads = downlink_loads(site, self._inbound)
+        policy = self._planning.drop_policy
+        if policy == "none":
+            passing = np.ones(len(split.number))
+            table = self._predicted(site, passing)
+            worth = float(table.utility.sum())
+            return _Attempt(split=split, site=site, passing=passing, worth=worth, table=table)
+        if policy in CLASS_RULES:
+            passing = passing_by_class(
+                policy, loads, site.downlinks, split.priority, split.kept, self._limit
+            )
+            problem = allocation_problem(site, loads, split.kept, self._one_limit(site))
+            return _Attempt(split=split, site=site, passing=passing, worth=problem.worth(passing))
+        if policy == "optimized":
+            problem = allocation_problem(site, loads, split.kept, self._one_limit(site))
+            allocation = solve(problem, self._solver)
+            return _Attempt(
+                split=split,
+                site=site,
+                passing=allocation.passing,
+                worth=allocation.worth,
+                allocation=allocation,
+            )
+        return self._attempt_deadlines(split, site, loads)
+
+    def _attempt_deadlines(self, split: FlowSplit, site: Site, loads: DownlinkLoads) -> _Attempt:
+        classes = int(site.flows.priority.max(initial=0)) + 1
+        whole = np.ones((len(site.downlinks.hops), classes))
+        problem = allocation_problem(site, loads, split.kept, whole)
+        kept = kept_load(site, loads, split.kept, classes)
+
+        def evaluate(limit: Floats) -> tuple[Allocation, PredictionTable]:
+            allocation = solve(replace(problem, limit=np.maximum(limit - kept, 0.0)), self._solver)
+            return allocation, self._predicted(site, allocation.passing)
+
+        found = keep_deadlines(site, loads, self._planning.rho_tolerance, evaluate)
+        return _Attempt(
+            split=split,
+            site=site,
+            passing=found.allocation.passing,
+            worth=found.table.timely_utility,
+            allocation=found.allocation,
+            table=found.table,
+        )
+
+    def _without_moves(
+        self,
+        made: _Attempt,
+        ranking: Ranking,
+        kinds: Kinds,
+        cut: Integers,
+        before: Integers,
+    ) -> _Attempt | None:
+        """The plan on the previous flows, if it moves fewer and is worth as much."""
+        moves = moved_subscriptions(made.split, before)
+        if moves == 0:
+            return None
+        staying = keep_cut(self._demand, kinds, cut, before, self._planning.flows_per_subscriber)
+        if staying is None:
+            return None
+        tried = self._attempt(ranking, kinds, staying, before)
+        if moved_subscriptions(tried.split, before) >= moves:
+            return None
+        return tried if tried.worth >= made.worth * (1 - EQUAL) else None
+
+    def _predicted(self, site: Site, passing: Floats) -> PredictionTable:
+        drop_rate = np.clip(1.0 - passing, 0.0, 1.0)
+        return predict_site(
+            replace(site, flows=replace(site.flows, drop_rate=drop_rate)), self._inbound
+        )

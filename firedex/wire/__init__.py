@@ -17,6 +17,7 @@ from firedex.wire.network import (
     Switch,
     SwitchCapabilities,
 )
+from firedex.wire.plan_report import Overcommitment, PlanReport, Solver, UnmetDeadline
 from firedex.wire.prediction import (
     ClassPrediction,
     Method,
@@ -30,7 +31,15 @@ from firedex.wire.prediction import (
 from firedex.wire.registrations import PublisherRegistration, SubscriberRegistration
 from firedex.wire.reports import Heartbeat, Statistics, TopicCount
 from firedex.wire.rules import Meter, Queue, Rule, SwitchRules
-from firedex.wire.scenario import DropPolicy, Planning, PriorityPolicy, Scenario
+from firedex.wire.scenario import (
+    DropPolicy,
+    Planning,
+    PriorityPolicy,
+    Ranking,
+    ReservedBudget,
+    Scenario,
+    Split,
+)
 from firedex.wire.utility import (
     CappedUtility,
     LinearUtility,
@@ -74,7 +83,9 @@ __all__ = [
     "ModelName",
     "Network",
     "Outcome",
+    "Overcommitment",
     "PiecewiseLinearUtility",
+    "PlanReport",
     "Planning",
     "PowerUtility",
     "Prediction",
@@ -86,9 +97,13 @@ __all__ = [
     "Queue",
     "QueueKind",
     "QueuePrediction",
+    "Ranking",
+    "ReservedBudget",
     "Rule",
     "Scenario",
     "SizeDistribution",
+    "Solver",
+    "Split",
     "Statistics",
     "Subscriber",
     "SubscriberRegistration",
@@ -101,6 +116,7 @@ __all__ = [
     "Topic",
     "TopicCount",
     "Transport",
+    "UnmetDeadline",
     "Utility",
     "WireError",
     "format_path",

@@ -2,30 +2,72 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ArgsKwargs, InitErrorDetails, PydanticCustomError
 
 from firedex.wire.flows import Assignment
 from firedex.wire.network import ClassCount, Network
 from firedex.wire.scenario_references import reference_problems
-from firedex.wire.values import Flag, PositiveCount, value
+from firedex.wire.values import Count, Flag, Identifier, PositiveCount, Probability, value
 from firedex.wire.workload import Publisher, Subscriber, Topic, Transport
 
-__all__ = ["DropPolicy", "Planning", "PriorityPolicy", "Scenario"]
+__all__ = [
+    "DropPolicy",
+    "Planning",
+    "PriorityPolicy",
+    "Ranking",
+    "ReservedBudget",
+    "Scenario",
+    "Split",
+]
 
 PriorityPolicy = Literal["bandwidth-adjusted", "information-only", "random", "none"]
 DropPolicy = Literal["none", "flat", "linear", "exponential", "optimized", "deadline-aware"]
+Ranking = Literal["per-subscriber", "global"]
+Split = Literal["equal", "optimal"]
+
+
+@value
+class ReservedBudget:
+    """The part of every switch's bandwidth that a role's subscriptions at QoS 1 and 2 may reserve."""
+
+    role: Identifier
+    share: Probability
 
 
 @value
 class Planning:
-    """How a plan is to be made."""
+    """How a plan is to be made.
+
+    ``ranking``: whether a subscription's class follows from its rank among its subscriber's own or
+    among all. ``split``: how a subscriber's ranked subscriptions are cut into flows. ``seed`` is
+    the ``random`` policy's. A role without a budget may reserve whatever there is.
+    """
 
     flows_per_subscriber: PositiveCount = 8
     priorities: ClassCount = 8
     rho_tolerance: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.1
     priority_policy: PriorityPolicy = "bandwidth-adjusted"
-    drop_policy: DropPolicy = "exponential"
+    drop_policy: DropPolicy = "optimized"
+    ranking: Ranking = "per-subscriber"
+    split: Split = "equal"
+    seed: Count = 0
+    reserved_budgets: tuple[ReservedBudget, ...] = ()
+
+    @field_validator("reserved_budgets")
+    @classmethod
+    def _one_for_each_role(cls, budgets: tuple[ReservedBudget, ...]) -> tuple[ReservedBudget, ...]:
+        roles = [budget.role for budget in budgets]
+        doubled = sorted({role for role in roles if roles.count(role) > 1})
+        if doubled:
+            raise ValueError(f"more than one budget for {', '.join(doubled)}")
+        return budgets
 
 
 @value

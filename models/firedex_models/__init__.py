@@ -4,7 +4,7 @@ Owns the mathematics. Must not know files, terminals, sockets, or how plans are 
 """
 
 from firedex_models.errors import ModelError, NotAssigned
-from firedex_models.prediction import FifoModel, predict
+from firedex_models.prediction import FifoModel, predict, predict_site
 from firedex_models.prediction_table import PredictionTable
 from firedex_models.utility import UtilityColumns, utility_of
 
@@ -15,5 +15,6 @@ __all__ = [
     "PredictionTable",
     "UtilityColumns",
     "predict",
+    "predict_site",
     "utility_of",
 ]

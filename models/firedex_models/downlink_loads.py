@@ -24,7 +24,8 @@ Integers = NDArray[np.int64]
 class DownlinkLoads:
     """Each pair of a flow and a hop that it loads, ordered by hop and flow.
 
-    ``ceiling``: the success rate of each subscription if nothing were dropped.
+    ``ceiling``: the success rate of each subscription if nothing were dropped; 0 where nobody
+    publishes what it matches.
     """
 
     hop: Integers
@@ -68,7 +69,7 @@ def _ceiling(site: Site, inbound: Inbound, survival: Floats) -> Floats:
     topic = site.streams.topic[stream]
     count = len(site.subscriptions)
     offered = group_sums(of, inbound.offered[topic], count)
-    weight = np.where(offered[of] > 0, inbound.offered[topic], 1.0)
-    base = group_sums(of, weight, count)
-    success = group_sums(of, weight * (inbound.success[topic] * survival[stream]), count)
-    return np.clip(np.divide(success, base, out=np.ones(count), where=base > 0), 0.0, 1.0)
+    delivered = group_sums(of, inbound.arrived[topic] * survival[stream], count)
+    return np.clip(
+        np.divide(delivered, offered, out=np.zeros(count), where=offered > 0), 0.0, 1.0
+    )

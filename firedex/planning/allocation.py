@@ -1,0 +1,121 @@
+"""Dividing bandwidth among flows: the problem, and what a solution must prove.
+
+Maximise Σ_r U_r(ξ_r x_f) over x_f = 1 − Ω_f ∈ [0, 1], such that on every hop h and for every class
+k, the flows of classes 0 … k load the hop with no more than ``limit[h, k]`` (paper Eq. 16; DESIGN's
+nested limits). Several subscriptions may ride on one flow and share its x.
+
+Weak duality gives the certificate. With a price π_hk ≥ 0 on every limit, and p_f the sum of what
+flow f pays for a unit of x,
+
+    U(x*) ≤ Σ_f max_x [U_f(x) − p_f x] + Σ_hk π_hk limit_hk,
+
+so a solution that comes close to the right-hand side is proved to be that close to the optimum.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firedex.planning.utility_pieces import UtilityPieces
+from firedex.wire import Solver
+from firedex_models.grouping import group_sums
+
+__all__ = ["Allocation", "AllocationProblem"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocationProblem:
+    """What is to be divided.
+
+    ``hop``, ``flow``, ``load``: how much a flow loads a hop at x = 1, ordered by hop; one row for
+    each pair. ``priority``: the class of each flow. ``limit``: hops × classes; infinite where there
+    is none.
+    """
+
+    pieces: UtilityPieces
+    priority: Integers
+    hop: Integers
+    flow: Integers
+    load: Floats
+    limit: Floats
+
+    @property
+    def flows(self) -> int:
+        """How many flows there are."""
+        return len(self.priority)
+
+    def used(self, passing: Floats) -> Floats:
+        """The load of classes 0 … k on each hop (hops × classes)."""
+        hops, classes = self.limit.shape
+        cell = self.hop * classes + self.priority[self.flow]
+        load = group_sums(cell, self.load * passing[self.flow], hops * classes)
+        return np.cumsum(load.reshape(hops, classes), axis=1)
+
+    @cached_property
+    def binding(self) -> NDArray[np.bool_]:
+        """Limits that could be exceeded at all (hops × classes)."""
+        return self.used(np.ones(self.flows)) > self.limit
+
+    @cached_property
+    def separable(self) -> bool:
+        """Whether no flow is limited by more than one hop: then every hop is a problem of its own.
+
+        Limits that nothing can exceed do not count.
+        """
+        counts = self.binding.any(axis=1)[self.hop] & (self.load > 0)
+        return bool((np.bincount(self.flow[counts], minlength=1) <= 1).all())
+
+    def worth(self, passing: Floats) -> float:
+        """ΣU at these x."""
+        return float(self.pieces.worth(passing).sum())
+
+    def prices_of_flows(self, price: Floats) -> Floats:
+        """What each flow pays for a unit of x, with a price on every limit (hops × classes)."""
+        to_lower = np.cumsum(price[:, ::-1], axis=1)[:, ::-1]
+        pays = self.load * to_lower[self.hop, self.priority[self.flow]]
+        return group_sums(self.flow, pays, self.flows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """A solution: what passes of each flow, at which prices, and how far from the optimum at most.
+
+    ``gap``: the dual gap, relative to the utility. ``excess``: the largest load above a limit.
+    """
+
+    problem: AllocationProblem
+    passing: Floats
+    price: Floats
+    solver: Solver
+
+    @cached_property
+    def worth(self) -> float:
+        """ΣU of this solution."""
+        return self.problem.worth(self.passing)
+
+    @cached_property
+    def gap(self) -> float:
+        """By how much, relatively, the best solution could be better: proved, not estimated."""
+        problem = self.problem
+        finite = np.where(np.isfinite(self.price), self.price, 0.0)
+        pays = problem.prices_of_flows(self.price)
+        barred = ~np.isfinite(pays)
+        best = problem.pieces.best(np.where(barred, 0.0, pays))
+        best[barred] = 0.0
+        owed = np.where(barred, 0.0, pays)
+        more = problem.pieces.worth(best) - owed * best
+        less = problem.pieces.worth(self.passing) - owed * self.passing
+        spare = np.where(finite > 0, problem.limit - problem.used(self.passing), 0.0)
+        gap = np.maximum(more - less, 0.0).sum() + (finite * np.maximum(spare, 0.0)).sum()
+        return float(gap / max(self.worth, np.finfo(float).tiny)) if gap > 0 else 0.0
+
+    @cached_property
+    def excess(self) -> float:
+        """The largest load above a limit: 0 but for rounding."""
+        over = self.problem.used(self.passing) - self.problem.limit
+        return float(max(over.max(initial=0.0), 0.0))

@@ -1,0 +1,108 @@
+"""Staying with what is there: the previous plan's flows, and who has to leave them.
+
+A subscription *moves* when it changes its flow: its client must then subscribe on another
+connection. What a flow's class or drop rate is costs nobody a move.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firedex.planning.flow_split import FlowSplit, Kinds
+from firedex.wire import Assignment
+from firedex_models.demand import Demand
+
+__all__ = ["NEW", "keep_cut", "moved_subscriptions", "previous_numbers", "renumber"]
+
+Integers = NDArray[np.int64]
+NEW = -1
+MOST_FLOWS = 65_536
+
+
+def previous_numbers(demand: Demand, previous: Sequence[Assignment] | None) -> Integers:
+    """The number of the flow that each subscription was on; ``NEW`` if it was on none."""
+    if not previous:
+        return np.full(len(demand.subscriptions), NEW)
+    was: dict[str, dict[str, int]] = {}
+    for entry in previous:
+        was.setdefault(entry.subscriber, {})[entry.filter] = entry.flow
+    numbers: list[int] = []
+    for subscriber in demand.scenario.subscribers:
+        mine = was.get(subscriber.id, {})
+        numbers += [mine.get(subscription.filter, NEW) for subscription in subscriber.subscriptions]
+    return np.array(numbers, dtype=np.int64)
+
+
+def keep_cut(
+    demand: Demand, kinds: Kinds, fresh: Integers, before: Integers, flows: int
+) -> Integers | None:
+    """The cut that leaves everybody on its flow; whoever is new joins its neighbour in rank.
+
+    ``None`` where the previous flows cannot be kept: there are more than ``flows`` now.
+    """
+    cut = _without_shared_flows(demand, kinds, before)
+    order = np.lexsort((kinds.place, kinds.group))
+    group = kinds.group[order]
+    for way in (order, order[::-1]):  # the neighbour above, else the one below
+        known = np.where(cut[way] != NEW, np.arange(len(way)), -1)
+        last = np.maximum.accumulate(known) if len(known) else known
+        same = (last >= 0) & (kinds.group[way][last] == kinds.group[way])
+        cut[way] = np.where(same, cut[way][last], cut[way])
+    # a kind of subscription that had no flow at all is cut afresh
+    cut = np.where(cut == NEW, MOST_FLOWS + fresh, cut)
+    used = (
+        np.unique(group * (2 * MOST_FLOWS) + cut[order]) // (2 * MOST_FLOWS) // kinds.count.shape[1]
+    )
+    return cut if (np.bincount(used, minlength=1) <= flows).all() else None
+
+
+def _without_shared_flows(demand: Demand, kinds: Kinds, before: Integers) -> Integers:
+    """Previous numbers, where a flow holds one kind; of two kinds the smaller has to leave."""
+    cut = before.copy()
+    there = np.flatnonzero(before != NEW)
+    flow = demand.subscriber[there] * MOST_FLOWS + before[there]
+    pair, where, members = np.unique(
+        flow * kinds.count.shape[1] + kinds.group[there] % kinds.count.shape[1],
+        return_inverse=True,
+        return_counts=True,
+    )
+    owner = pair // kinds.count.shape[1]
+    order = np.lexsort((np.arange(len(pair)), -members, owner))
+    stays = np.zeros(len(pair), dtype=bool)
+    stays[order] = np.append(True, np.diff(owner[order]) != 0)[: len(pair)]
+    cut[there[~stays[where]]] = NEW
+    return cut
+
+
+def renumber(split: FlowSplit, before: Integers) -> FlowSplit:
+    """Give flows the numbers of those previous ones that they share most subscriptions with."""
+    there = np.flatnonzero(before != NEW)
+    if not there.size:
+        return split
+    flow = split.subscription_flow[there]
+    pair, shared = np.unique(flow * MOST_FLOWS + before[there], return_counts=True)
+    number = np.full(len(split.number), NEW)
+    taken: set[tuple[int, int]] = set()
+    for row in np.lexsort((pair, -shared)):
+        mine, was = divmod(int(pair[row]), MOST_FLOWS)
+        whose = int(split.subscriber[mine])
+        if number[mine] == NEW and (whose, was) not in taken:
+            number[mine] = was
+            taken.add((whose, was))
+    free: dict[int, int] = {}
+    for mine in np.flatnonzero(number == NEW):
+        whose = int(split.subscriber[mine])
+        candidate = free.get(whose, 0)
+        while (whose, candidate) in taken:
+            candidate += 1
+        number[mine] = candidate
+        free[whose] = candidate + 1
+    return replace(split, number=number)
+
+
+def moved_subscriptions(split: FlowSplit, before: Integers) -> int:
+    """How many subscriptions that had a flow are on another now."""
+    number = split.number[split.subscription_flow]
+    return int(((before != NEW) & (number != before)).sum())
