@@ -10,9 +10,10 @@ from rich.console import Console
 
 from firedex import __version__
 from firedex.benchmarks import BENCHMARKS, run_benchmark
+from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import MISTAKE_IN_INPUT, as_json_text, console, fail, write_scenario
-from firedex.cli.tables import show_comparison, show_plan, show_prediction
-from firedex.planning import DROP_POLICIES, PRIORITY_POLICIES, PlanningError, plan_scenario
+from firedex.cli.plan_command import plan
+from firedex.cli.tables import show_comparison, show_prediction
 from firedex.prototype_measurements import (
     MeasurementsError,
     compare,
@@ -27,25 +28,13 @@ from firedex.scenario_file import (
     built_in_scenarios,
     read_scenario,
 )
-from firedex.wire import DropPolicy, ModelName, PriorityPolicy, Scenario, WireError, to_json
+from firedex.wire import ModelName, WireError, to_json
 from firedex_models import FifoModel, NotAssigned, predict
 
 __all__ = ["firedex"]
 
 BAR_NOT_KEPT = 1
 """Exit code of a benchmark that missed its bar."""
-
-# Parameters are called as their options are, because their twins in the environment are.
-scenario_argument = click.argument("scenario", metavar="SCENARIO")
-json_option = click.option("--json", is_flag=True, help="Print JSON for machines.")
-all_option = click.option("--all", is_flag=True, help="Show every subscription, not only classes.")
-
-
-def _read(source: str) -> Scenario:
-    try:
-        return read_scenario(source)
-    except ScenarioFileError as error:
-        fail(str(error))
 
 
 @click.group(
@@ -123,7 +112,7 @@ def predict_command(
 ) -> None:
     """Predict what each subscription gets under the scenario's own assignment."""
     try:
-        table = predict(_read(scenario), model=model, fifo=fifo)
+        table = predict(read_or_fail(scenario), model=model, fifo=fifo)
     except NotAssigned as error:
         fail(f"{error}, with: firedex plan {scenario} --write planned.yaml")
     if json:
@@ -132,48 +121,7 @@ def predict_command(
         show_prediction(console(), table.to_prediction(), everything=all)
 
 
-@firedex.command(
-    short_help="Assign flows, priorities and drop rates.",
-    epilog="Example: firedex plan builtin:high-rise --drop-policy flat --write planned.yaml",
-)
-@scenario_argument
-@click.option(
-    "--priority-policy",
-    type=click.Choice(sorted(PRIORITY_POLICIES)),
-    help="Overrides the scenario's.",
-)
-@click.option(
-    "--drop-policy", type=click.Choice(sorted(DROP_POLICIES)), help="Overrides the scenario's."
-)
-@click.option(
-    "--write",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the scenario with its assignment here, for firedex predict.",
-)
-@all_option
-@json_option
-def plan(
-    scenario: str,
-    priority_policy: PriorityPolicy | None,
-    drop_policy: DropPolicy | None,
-    write: Path | None,
-    all: bool,  # noqa: A002  # its option's name
-    json: bool,
-) -> None:
-    """Assign flows, priorities and drop rates, and predict what each subscription then gets."""
-    try:
-        made = plan_scenario(
-            _read(scenario), priority_policy=priority_policy, drop_policy=drop_policy
-        )
-    except PlanningError as error:
-        fail(str(error))
-    if write is not None:
-        write_scenario(made, write)
-    prediction = predict(made).to_prediction()
-    if json:
-        click.echo(to_json(prediction, indent=2))
-    else:
-        show_plan(console(), made, prediction, everything=all)
+firedex.add_command(plan)
 
 
 @firedex.command(short_help="List what comes along.", epilog="Example: firedex scenarios")

@@ -8,32 +8,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from firedex.prototype_measurements import Comparison
-from firedex.wire import ClassPrediction, Prediction, Scenario, SubscriptionPrediction
+from firedex.wire import ClassPrediction, Prediction, SubscriptionPrediction
 
-__all__ = ["show_comparison", "show_plan", "show_prediction"]
+__all__ = ["delay_text", "new_table", "show_comparison", "show_prediction", "some"]
 
 MOST_FILTERS = 3
 WIDE = 100
 """Columns from which a terminal has room for what can also be found elsewhere."""
 
 Cell = Callable[[SubscriptionPrediction], str]
-
-
-def show_plan(
-    console: Console, scenario: Scenario, prediction: Prediction, *, everything: bool
-) -> None:
-    """What goes into each class, and what it will get."""
-    console.print(
-        f"[bold]{escape(scenario.name)}[/bold]: {len(prediction.subscriptions)} subscriptions, "
-        f"{len(scenario.subscribers)} subscribers, {len(scenario.topics)} topics",
-        highlight=False,
-    )
-    show_prediction(console, prediction, everything=everything)
-    if not everything:
-        for row in prediction.classes:
-            members = [s for s in prediction.subscriptions if s.priority == row.priority]
-            names = _some([f"{s.subscriber} {s.filter}" for s in members])
-            console.print(f"class {row.priority}: {escape(names)}", highlight=False)
 
 
 def show_prediction(console: Console, prediction: Prediction, *, everything: bool) -> None:
@@ -53,7 +36,7 @@ def show_prediction(console: Console, prediction: Prediction, *, everything: boo
         highlight=False,
     )
     missed = [row for row in prediction.subscriptions if row.deadline_met is False]
-    names = f": {_some([f'{s.subscriber} {s.filter}' for s in missed])}" if missed else ""
+    names = f": {some([f'{s.subscriber} {s.filter}' for s in missed])}" if missed else ""
     console.print(
         f"within deadlines: {prediction.timely_utility:.2f}; "
         f"deadlines missed: {prediction.deadlines_missed}{escape(names)}",
@@ -62,7 +45,7 @@ def show_prediction(console: Console, prediction: Prediction, *, everything: boo
 
 
 def _classes(prediction: Prediction) -> Table:
-    table = _table(f"By class, {prediction.model} model")
+    table = new_table(f"By class, {prediction.model} model")
     for heading in ("class", "filters", "offered/s", "drop", "delivered", "mean", "p95"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in prediction.classes:
@@ -86,11 +69,11 @@ def _class_delay(
     methods = {member.method for member in members}
     if row.delay_mean_seconds is None and "unstable" in methods:
         return "grows"
-    return ("~" if "fluid" in methods else "") + _delay(seconds)
+    return ("~" if "fluid" in methods else "") + delay_text(seconds)
 
 
 def _subscriptions(prediction: Prediction, width: int) -> Table:
-    table = _table(f"By subscription, {prediction.model} model")
+    table = new_table(f"By subscription, {prediction.model} model")
     columns: list[tuple[str, bool, Cell]] = [
         ("flow", False, lambda row: str(row.flow)),
         ("class", True, lambda row: str(row.priority)),
@@ -117,7 +100,7 @@ def _delivered(row: SubscriptionPrediction) -> str:
 def _row_delay(row: SubscriptionPrediction, seconds: float | None) -> str:
     if row.method == "unstable":
         return "grows"
-    return ("~" if row.method == "fluid" else "") + _delay(seconds)
+    return ("~" if row.method == "fluid" else "") + delay_text(seconds)
 
 
 def _deadline(row: SubscriptionPrediction) -> str:
@@ -128,17 +111,17 @@ def _deadline(row: SubscriptionPrediction) -> str:
 
 def show_comparison(console: Console, comparison: Comparison) -> None:
     """Measured and predicted delays of one recorded experiment."""
-    table = _table(escape(comparison.experiment))
+    table = new_table(escape(comparison.experiment))
     table.add_column("class", justify="right")
     table.add_column("measured", justify="right")
     for way in comparison.predicted:
         table.add_column(way, justify="right")
     for priority, delay in comparison.measured.items():
-        cells = [str(priority), _delay(delay)]
+        cells = [str(priority), delay_text(delay)]
         for way, predicted in comparison.predicted.items():
             error = comparison.errors(way).get(priority)
             said = "" if error is None else f" ({error:+.0%})"
-            cells.append(f"{_delay(predicted[priority])}{said}")
+            cells.append(f"{delay_text(predicted[priority])}{said}")
         table.add_row(*cells)
     table.add_section()
     medians = [f"{comparison.median_error(way):.1%}" for way in comparison.predicted]
@@ -146,11 +129,13 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     console.print(table)
 
 
-def _table(title: str) -> Table:
+def new_table(title: str) -> Table:
+    """A table without borders."""
     return Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
 
 
-def _delay(seconds: float | None) -> str:
+def delay_text(seconds: float | None) -> str:
+    """A delay in the unit that suits it."""
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
@@ -160,6 +145,7 @@ def _range(least: float, most: float) -> str:
     return f"{least:.1%}" if most - least < 5e-4 else f"{least:.0%}-{most:.0%}"
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first few of many names."""
     shown = ", ".join(names[:MOST_FILTERS])
     return shown if len(names) <= MOST_FILTERS else f"{shown}, and {len(names) - MOST_FILTERS} more"

@@ -59,7 +59,13 @@ class AllocationProblem:
     @cached_property
     def binding(self) -> NDArray[np.bool_]:
         """Limits that could be exceeded at all (hops × classes)."""
-        return self.used(np.ones(self.flows)) > self.limit
+        can_bind: NDArray[np.bool_] = np.greater(self.used(np.ones(self.flows)), self.limit)
+        return can_bind
+
+    @cached_property
+    def limited(self) -> NDArray[np.bool_]:
+        """Hops with a limit that could be exceeded."""
+        return np.array(self.binding.any(axis=1), dtype=bool)
 
     @cached_property
     def separable(self) -> bool:
@@ -67,7 +73,7 @@ class AllocationProblem:
 
         Limits that nothing can exceed do not count.
         """
-        counts = self.binding.any(axis=1)[self.hop] & (self.load > 0)
+        counts = self.limited[self.hop] & (self.load > 0)
         return bool((np.bincount(self.flow[counts], minlength=1) <= 1).all())
 
     def worth(self, passing: Floats) -> float:

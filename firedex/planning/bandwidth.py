@@ -19,21 +19,26 @@ Floats = NDArray[np.float64]
 
 
 def allocation_problem(
-    site: Site, loads: DownlinkLoads, kept: Booleans, limit: Floats
+    site: Site,
+    loads: DownlinkLoads,
+    kept: Booleans,
+    limit: Floats,
+    closed: Booleans | None = None,
 ) -> AllocationProblem:
     """What is to be divided among the flows that are not ``kept`` whole.
 
     ``limit``: hops × classes, of the whole load; the kept flows' part is taken off. One column
-    alone limits all classes together.
+    alone limits all classes together. ``closed``: flows that are left out, and earn nothing.
     """
     flows = len(site.flows.number)
     classes = limit.shape[1]
     priority = site.flows.priority if classes > 1 else np.zeros(flows, dtype=np.int64)
-    free = ~kept[loads.flow]
+    out = np.zeros(flows, dtype=bool) if closed is None else closed
+    free = ~(kept | out)[loads.flow]
     return AllocationProblem(
         pieces=UtilityPieces.of(
             [subscription.utility for subscription in site.subscriptions],
-            loads.ceiling,
+            np.where(out[site.subscription_flow], 0.0, loads.ceiling),
             site.subscription_flow,
             flows,
         ),

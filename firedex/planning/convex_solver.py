@@ -1,6 +1,7 @@
 """The same problem handed to CVXPY and Clarabel: the cross-check, and the solver of what does not
 separate (flows that several hops limit)."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,7 @@ ACCEPTABLE_GAP = 1e-6
 
 def solve_with_cvxpy(problem: AllocationProblem) -> Allocation:
     """The optimum by an interior-point method, with its prices; its status is checked."""
-    import cvxpy as cp  # takes a second to import, and most plans do without
-
+    cp: Any = import_module("cvxpy")  # takes a second, and most plans do without
     passing = cp.Variable(problem.flows, bounds=[0.0, 1.0])
     rows, matrix, limit = _limits(problem)
     scale = np.where(limit > 0, limit, 1.0)

@@ -7,8 +7,9 @@ predicts at one limit follows which limit the deadline needs; that is repeated u
 then tightened until the model confirms every deadline that is called met.
 
 A class that is not held by deadlines keeps to ρ̃. Deadlines that even an empty link would miss are
-given up at once. Of the others, some may cost more than they are worth: then the most demanding of
-a class are given up as far as that makes what arrives in time worth more.
+given up at once. Of the others, some may cost more than they are worth. Then the lowest classes are
+closed, for a deadline there limits the load of all classes above, and the most demanding deadlines
+of a class are given up, both as far as that makes what arrives in time worth more.
 """
 
 from collections.abc import Callable
@@ -31,40 +32,61 @@ Integers = NDArray[np.int64]
 LEAST_SPARE = 0.002
 """Of every link so much stays free, whatever deadlines would allow."""
 MOST_SPARE = 0.999
+HOPELESS_SPARE = 0.9
+"""A deadline that is missed although so much is free cannot be met."""
+LARGEST_STEP = 2.0
 AGREEMENT = 1e-3
-ROUNDS = 25
+WORTH_CLOSING = 1e-3
+WORTH_GIVING_UP = 1e-2
+"""What arrives in time must be worth so much more, relatively, for classes to be closed, or for
+deadlines to be given up."""
+PATIENCE = 2
+"""So many classes are closed in vain before that is left."""
+HARDLY = 0.01
+"""A class with less than this part of what is served is hardly served."""
+ROUNDS = 60
 TIGHTENINGS = 40
 TIGHTER = 1.02
-SHARES_GIVEN_UP = (0.02, 0.1, 0.3, 1.0)
+SHARES_GIVEN_UP = (0.02, 0.1, 0.3)
 """Which parts of a class's deadlines are tried without, the most demanding first."""
 
-Evaluate = Callable[[Floats], tuple[Allocation, PredictionTable]]
-"""Solve with limits (hops × classes) and predict."""
+Evaluate = Callable[[Floats, Booleans], tuple[Allocation, PredictionTable]]
+"""Solve with limits (hops × classes), without the flows that are closed, and predict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeadlinePlan:
     """The solution, what is predicted of it, and which deadlines were given up.
 
-    ``spare``: what had to stay free for each class (hops × classes).
+    ``closed``: flows of which nothing passes, so that those above them may use more. ``spare``:
+    what had to stay free for each class (hops × classes).
     """
 
     allocation: Allocation
     table: PredictionTable
     given_up: Booleans
+    closed: Booleans
     spare: Floats
 
 
 def keep_deadlines(
-    site: Site, loads: DownlinkLoads, tolerance: float, evaluate: Evaluate
+    site: Site, loads: DownlinkLoads, kept: Booleans, tolerance: float, evaluate: Evaluate
 ) -> DeadlinePlan:
-    """The drop rates whose events in time are worth most, of those that were tried."""
-    return _Search(site, loads, tolerance, evaluate).run()
+    """The drop rates whose events in time are worth most, of those that were tried.
+
+    ``kept``: flows that must not be dropped. ``tolerance``: ρ̃.
+    """
+    return _Search(site, loads, kept, tolerance, evaluate).run()
 
 
 class _Search:
     def __init__(
-        self, site: Site, loads: DownlinkLoads, tolerance: float, evaluate: Evaluate
+        self,
+        site: Site,
+        loads: DownlinkLoads,
+        kept: Booleans,
+        tolerance: float,
+        evaluate: Evaluate,
     ) -> None:
         self._evaluate = evaluate
         self._tolerance = tolerance
@@ -78,17 +100,45 @@ class _Search:
         self._way = site.downlinks.stage[site.demand.subscriber]
         self._heard = loads.ceiling > 0
         self._due = np.isfinite(self._deadline) & self._heard
+        flows = len(site.flows.number)
+        self._no_flow = np.zeros(flows, dtype=bool)
+        hurried = np.ones(flows, dtype=bool)
+        hurried[site.subscription_flow[self._heard & ~self._due]] = False
+        self._closable = hurried & ~kept
 
     def run(self) -> DeadlinePlan:
-        best = self._keep(~self._due)
+        best = tried = self._keep(~self._due, self._no_flow)
+        in_vain = 0
+        while in_vain < PATIENCE and (closed := self._close_lowest(tried)) is not None:
+            tried = self._keep(~self._due, closed)
+            in_vain = 0 if _better(tried, best, WORTH_CLOSING) else in_vain + 1
+            best = best if in_vain else tried
         for share in SHARES_GIVEN_UP:
             costly = best.spare > self._tolerance  # elsewhere deadlines cost nothing
             if not costly.any():
                 break
-            tried = self._keep(self._most_demanding(share, costly, best))
-            if tried.table.timely_utility > best.table.timely_utility * (1 + AGREEMENT):
-                best = tried
+            tried = self._keep(self._most_demanding(share, costly, best), best.closed)
+            best = tried if _better(tried, best, WORTH_GIVING_UP) else best
+        if best.closed.any() or costly.any():
+            tried = self._keep(np.ones_like(self._due), self._no_flow)
+            best = tried if _better(tried, best, WORTH_GIVING_UP) else best
         return best
+
+    def _close_lowest(self, now: DeadlinePlan) -> Booleans | None:
+        """Flows without which the classes above could wait longer; ``None`` if there are none left.
+
+        That is the lowest class that is served, and with it all that hardly are. A little in a low
+        class costs as much as a lot: its deadline limits the load of everything above it.
+        """
+        served = self._loads.load * now.allocation.passing[self._loads.flow]
+        noticeable = group_sums(
+            self._flow_priority[self._loads.flow], served, self._classes
+        ) > HARDLY * max(float(served.sum()), 1e-300)
+        lowest = int(np.flatnonzero(noticeable).max(initial=0))
+        closed = self._closable & (self._flow_priority > lowest)
+        if not (closed & ~now.closed).any():
+            closed = self._closable & (self._flow_priority >= lowest)
+        return closed if (closed & ~now.closed).any() and not closed.all() else None
 
     def _most_demanding(self, share: float, costly: Booleans, kept: DeadlinePlan) -> Booleans:
         """What is given up already, and the most demanding ``share`` of each costly class."""
@@ -101,29 +151,33 @@ class _Search:
             given_up[order[: int(np.ceil(share * len(rows)))]] = True
         return given_up
 
-    def _keep(self, given_up: Booleans) -> DeadlinePlan:
+    def _keep(self, given_up: Booleans, closed: Booleans) -> DeadlinePlan:
         """Limits under which every deadline is met that is not given up, or turns out hopeless."""
         given_up = given_up.copy()
         spare = self._spare_without_deadlines(given_up)
         for _ in range(ROUNDS):
-            allocation, table = self._evaluate(1.0 - spare)
+            allocation, table = self._evaluate(1.0 - spare, closed)
             needed = self._needed(allocation, table, given_up)
-            hopeless = ~given_up & (needed >= MOST_SPARE)
+            idle = self._spare_of(spare, np.minimum, 1.0) >= HOPELESS_SPARE
+            hopeless = ~given_up & ((idle & (needed >= HOPELESS_SPARE)) | np.isinf(needed))
             if hopeless.any():
                 given_up |= hopeless
                 spare = self._spare_without_deadlines(given_up)
                 continue
             target = np.clip(self._per_class(needed, given_up), LEAST_SPARE, MOST_SPARE)
-            step = np.sqrt(target / spare)  # half way, on a scale where waits are straight lines
-            spare = spare * step
+            arriving = self._classes_of(np.isfinite(table.delay_mean_seconds))
+            target = np.where(arriving, target, spare)  # of what never arrives nothing is known
+            # half way, on a scale where waits are straight lines; the classes move together
+            step = np.clip(np.sqrt(target / spare), 1 / LARGEST_STEP, LARGEST_STEP)
+            spare = np.clip(spare * step, LEAST_SPARE, MOST_SPARE)
             if np.abs(np.log(step)).max(initial=0.0) < AGREEMENT:
                 break
-        return self._confirm(spare, given_up)
+        return self._confirm(spare, given_up, closed)
 
-    def _confirm(self, spare: Floats, given_up: Booleans) -> DeadlinePlan:
+    def _confirm(self, spare: Floats, given_up: Booleans, closed: Booleans) -> DeadlinePlan:
         """Tighten until the model agrees; what it never agrees to is given up."""
         for tightening in range(TIGHTENINGS):
-            allocation, table = self._evaluate(1.0 - spare)
+            allocation, table = self._evaluate(1.0 - spare, closed)
             late = ~given_up & (table.deadline_met == 0) & np.isfinite(table.delay_mean_seconds)
             if not late.any():
                 break
@@ -131,10 +185,12 @@ class _Search:
                 given_up = given_up | late
                 break
             spare = np.where(self._classes_of(late), np.minimum(spare * TIGHTER, MOST_SPARE), spare)
-        return DeadlinePlan(allocation=allocation, table=table, given_up=given_up, spare=spare)
+        return DeadlinePlan(
+            allocation=allocation, table=table, given_up=given_up, closed=closed, spare=spare
+        )
 
     def _spare_without_deadlines(self, given_up: Booleans) -> Floats:
-        """ρ̃ up to the lowest class that has something without a deadline, and next to none below."""
+        """ρ̃ for classes that have something without a deadline, next to nothing for the others."""
         spare = np.full((self._hops, self._classes), LEAST_SPARE)
         free = self._classes_of(given_up & self._heard)
         spare[free] = self._tolerance
@@ -187,3 +243,7 @@ class _Search:
             rows = np.flatnonzero(subscriptions & (self._way[:, depth] >= 0))
             found[self._way[rows, depth], self._priority[rows]] = True
         return found
+
+
+def _better(tried: DeadlinePlan, best: DeadlinePlan, margin: float) -> bool:
+    return tried.table.timely_utility > best.table.timely_utility * (1 + margin)

@@ -101,7 +101,7 @@ def choose(start, logs, powers, ramps, edges, f, price, near):  # type: ignore[n
     return _root(start, logs, powers, f, rest, low, high, near)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy")
 def choose_of_logs(start, logs, edges, f, price, near):  # type: ignore[no-untyped-def]
     """The same for a flow of nothing but logarithms, without the cost of a call: most flows are."""
     x, slope = 0.0, 0.0

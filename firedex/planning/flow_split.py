@@ -46,7 +46,8 @@ class Kinds:
     @property
     def droppable(self) -> Booleans:
         """Which subscriptions may be dropped."""
-        return self.group % KINDS == DROPPABLE
+        droppable: Booleans = np.equal(self.group % KINDS, DROPPABLE)
+        return droppable
 
 
 def sort_into_kinds(demand: Demand, excessive: Booleans, ranking: Ranking, flows: int) -> Kinds:
@@ -170,7 +171,8 @@ def _middle(flow: Integers, place: Integers, members: Integers) -> Integers:
     """The median place in each flow."""
     order = np.lexsort((place, flow))
     start = np.cumsum(members) - members
-    return place[order][start + (members - 1) // 2]
+    middle: Integers = place[order][start + (members - 1) // 2]
+    return middle
 
 
 def _classes(scenario: Scenario, most: int) -> Integers:

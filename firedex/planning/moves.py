@@ -92,7 +92,7 @@ def renumber(split: FlowSplit, before: Integers) -> FlowSplit:
             number[mine] = was
             taken.add((whose, was))
     free: dict[int, int] = {}
-    for mine in np.flatnonzero(number == NEW):
+    for mine in np.flatnonzero(number == NEW).tolist():
         whose = int(split.subscriber[mine])
         candidate = free.get(whose, 0)
         while (whose, candidate) in taken:

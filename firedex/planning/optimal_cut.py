@@ -62,7 +62,7 @@ def optimal_cut(
     each if nothing is dropped.
     """
     lists = _Lists.of(demand, kinds, alone.problem, ceiling)
-    best, best_cut = attempt(equal), equal
+    best = _Best(attempt(equal), equal)
     bound = alone.worth * (1 + alone.gap)
     price = alone.price
     for _ in range(ROUNDS):
@@ -70,17 +70,32 @@ def optimal_cut(
         if lists.exact:
             bound = min(bound, lagrange)
         tried = attempt(cut)
-        if tried.worth <= best.worth * (1 + ROUNDING):
+        if not best.replaced_by(tried, cut, margin=ROUNDING):
             break
-        best, best_cut, price = tried, cut, tried.price
+        price = tried.price
     if lists.exact and lists.items <= EXACT and not lists.overlapping:
-        for cut in lists.promising(best.price, equal, lambda: best.worth):
-            tried = attempt(cut)
-            if tried.worth > best.worth:
-                best, best_cut = tried, cut
-        return OptimalCut(cut=best_cut, gap=0.0)
+        for cut in lists.promising(best.allocation.price, equal, best):
+            best.replaced_by(attempt(cut), cut)
+        return OptimalCut(cut=best.cut, gap=0.0)
     gap = None if lists.overlapping else max(bound - best.worth, 0.0) / max(best.worth, 1e-300)
-    return OptimalCut(cut=best_cut, gap=gap)
+    return OptimalCut(cut=best.cut, gap=gap)
+
+
+class _Best:
+    """The best cut so far."""
+
+    def __init__(self, allocation: Allocation, cut: Integers) -> None:
+        self.allocation, self.cut = allocation, cut
+
+    @property
+    def worth(self) -> float:
+        return self.allocation.worth
+
+    def replaced_by(self, tried: Allocation, cut: Integers, margin: float = 0.0) -> bool:
+        better = tried.worth > self.worth * (1 + margin)
+        if better:
+            self.allocation, self.cut = tried, cut
+        return better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +125,7 @@ class _Lists:
         block = part_of(kinds.place[droppable], count, np.full(len(count), LONGEST))
         key, item_of = np.unique(kinds.group[droppable] * LONGEST + block, return_inverse=True)
         groups, first = np.unique(key // LONGEST, return_index=True)
-        utilities = [demand.subscriptions[row].utility for row in droppable]
+        utilities = [demand.subscriptions[row].utility for row in droppable.tolist()]
         topics = max(len(demand.scenario.topics), 1)
         wanted = kinds.droppable[demand.member_subscription]
         pair = demand.subscriber[demand.member_subscription] * topics + demand.member_topic
@@ -147,9 +162,7 @@ class _Lists:
         cut[self.droppable] = part[self.item_of]
         return cut
 
-    def promising(
-        self, price: Floats, equal: Integers, least: Callable[[], float]
-    ) -> Iterator[Integers]:
+    def promising(self, price: Floats, equal: Integers, best: _Best) -> Iterator[Integers]:
         """All cuts whose bound at these prices exceeds what has been reached so far."""
         pays = self.prices(price)
         values = [
@@ -175,7 +188,7 @@ class _Lists:
             for j in range(i + 1, count + 1):
                 rest = 0.0 if j == count else (ahead[group][left - 1, j] if left > 1 else -np.inf)
                 hope = earned + value[i, j] + rest + later[group + 1]
-                if hope > least() * (1 + ROUNDING):
+                if hope > best.worth * (1 + ROUNDING):
                     part[self.bounds[group] + i : self.bounds[group] + j] = used
                     yield from extend(group, j, used + 1, earned + value[i, j])
 

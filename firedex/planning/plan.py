@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firedex.planning.allocation import Allocation
+from firedex.planning.allocation import Allocation, AllocationProblem
 from firedex.planning.bandwidth import allocation_problem, kept_load, solve
 from firedex.planning.deadlines import keep_deadlines
 from firedex.planning.drop_policies import CLASS_RULES, passing_by_class
@@ -94,15 +94,14 @@ def plan_scenario(
     ``previous``: the plan in force, which moves are counted from and avoided where they gain
     nothing; the scenario's own assignment unless another is given.
     """
-    given = {
-        "priority_policy": priority_policy,
-        "drop_policy": drop_policy,
-        "ranking": ranking,
-        "split": split,
-        "seed": seed,
-    }
+    own = scenario.planning
     planning = replace(
-        scenario.planning, **{name: value for name, value in given.items() if value is not None}
+        own,
+        priority_policy=priority_policy or own.priority_policy,
+        drop_policy=drop_policy or own.drop_policy,
+        ranking=ranking or own.ranking,
+        split=split or own.split,
+        seed=own.seed if seed is None else seed,
     )
     demand = compile_demand(scenario)
     if previous is None:
@@ -240,14 +239,20 @@ class _Planner:
     def _attempt_deadlines(self, split: FlowSplit, site: Site, loads: DownlinkLoads) -> _Attempt:
         classes = int(site.flows.priority.max(initial=0)) + 1
         whole = np.ones((len(site.downlinks.hops), classes))
-        problem = allocation_problem(site, loads, split.kept, whole)
         kept = kept_load(site, loads, split.kept, classes)
 
-        def evaluate(limit: Floats) -> tuple[Allocation, PredictionTable]:
-            allocation = solve(replace(problem, limit=np.maximum(limit - kept, 0.0)), self._solver)
+        @lru_cache(maxsize=2)
+        def open_flows(closed: bytes) -> AllocationProblem:
+            without = np.frombuffer(closed, dtype=bool)
+            return allocation_problem(site, loads, split.kept, whole, without)
+
+        def evaluate(limit: Floats, closed: Booleans) -> tuple[Allocation, PredictionTable]:
+            problem = replace(open_flows(closed.tobytes()), limit=np.maximum(limit - kept, 0.0))
+            allocation = solve(problem, self._solver)
+            allocation = replace(allocation, passing=np.where(closed, 0.0, allocation.passing))
             return allocation, self._predicted(site, allocation.passing)
 
-        found = keep_deadlines(site, loads, self._planning.rho_tolerance, evaluate)
+        found = keep_deadlines(site, loads, split.kept, self._planning.rho_tolerance, evaluate)
         return _Attempt(
             split=split,
             site=site,

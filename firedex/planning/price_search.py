@@ -32,82 +32,92 @@ NEARLY_FULL = 1e-10
 def solve_by_prices(problem: AllocationProblem) -> Allocation:
     """The optimum of a separable problem."""
     hops, classes = problem.limit.shape
-    limited = problem.binding.any(axis=1)
-    rows = np.flatnonzero(limited[problem.hop] & (problem.load > 0))
+    rows = np.flatnonzero(problem.limited[problem.hop] & (problem.load > 0))
     of = problem.flow[rows]
     order = rows[np.lexsort((of, problem.priority[of], problem.hop[rows]))]
-    flow, load = problem.flow[order], problem.load[order]
-    cell = problem.hop[order] * classes + problem.priority[flow]
-    start = np.searchsorted(cell, np.arange(hops * classes + 1))
-    passing, price = _fill_hops(*problem.pieces, flow, load, start, problem.limit, limited)
+    flow, load, hop = problem.flow[order], problem.load[order], problem.hop[order]
+    cells = np.searchsorted(hop * classes + problem.priority[flow], np.arange(hops * classes + 1))
+    jumps, jumps_of = _jumps(problem, flow, load, hop)
+    passing, price = _fill_hops(
+        *problem.pieces, flow, load, cells, jumps, jumps_of, problem.limit, problem.limited
+    )
     return Allocation(problem=problem, passing=passing, price=price, solver="kkt")
+
+
+def _jumps(
+    problem: AllocationProblem, flow: Integers, load: Floats, hop: Integers
+) -> tuple[Floats, Integers]:
+    """The prices at which loads jump, ascending for each hop, and where each hop's begin.
+
+    Flows of nothing but ramps turn there all at once; others give way little by little.
+    """
+    start, _, _, ramps, edges = problem.pieces
+    count = np.where(edges[flow, 1] == 0, start[flow + 1, 2] - start[flow, 2], 0)
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    ramp = np.repeat(start[flow, 2], count) + within
+    price = ramps[ramp, 2] / np.repeat(load, count)
+    where = np.repeat(hop, count)
+    order = np.lexsort((price, where))
+    return price[order], np.searchsorted(where[order], np.arange(len(problem.limit) + 1))
 
 
 @njit(cache=True, error_model="numpy")
 def _fill_hops(  # type: ignore[no-untyped-def]
-    start, logs, powers, ramps, edges, flow, load, classes_start, limit, limited
+    start, logs, powers, ramps, edges, flow, load, cells, jumps, jumps_of, limit, limited
 ):
     """x of every flow, and the price of every limit (hops × classes)."""
     hops, classes = limit.shape
     passing, bend = np.ones(len(edges)), np.zeros(len(edges))
     price = np.zeros((hops, classes))
     for hop in range(hops):
-        if not limited[hop]:
-            continue
-        bounds = classes_start[hop * classes : (hop + 1) * classes + 1]
-        narrowest = limit[hop].copy()  # a class uses no less than those above it
-        for k in range(classes - 2, -1, -1):
-            narrowest[k] = min(narrowest[k], narrowest[k + 1])
-        everything = slice(bounds[0], bounds[classes])
-        least = WORTHLESS * _mean_worth(start, ramps, edges, flow[everything], load[everything])
-        first, settled = 0, 0.0
-        while first < classes:
-            dearest, cheaper, at = 0.0, 0.0, -1
-            begin = bounds[first]
-            for k in range(first, classes):
-                rows = slice(begin, bounds[k + 1])
-                if np.isfinite(limit[hop, k]) and bounds[k + 1] > begin:
-                    dear, cheap = _search(
-                        start,
-                        logs,
-                        powers,
-                        ramps,
-                        edges,
-                        flow[rows],
-                        load[rows],
-                        narrowest[k] - settled,
-                        least,
-                        passing,
-                        bend,
-                    )
-                    if dear > 0.0 and dear * SAME >= dearest:
-                        dearest, cheaper, at = dear, cheap, k
-            if at < 0:
-                for row in range(begin, bounds[classes]):
-                    passing[flow[row]] = 1.0
-                break
-            rows = slice(begin, bounds[at + 1])
-            full, load_of_full = _settle(
-                start,
-                logs,
-                powers,
-                ramps,
-                edges,
-                flow[rows],
-                load[rows],
-                bounds[first : at + 2] - begin,
-                narrowest[first : at + 1] - settled,
-                dearest,
-                cheaper,
-                passing,
-            )
-            at = first + full
-            settled += load_of_full
-            if first > 0:  # the classes above pay for their own limit and for those below
-                price[hop, first - 1] = max(price[hop, first - 1] - dearest, 0.0)
-            price[hop, at] = dearest
-            first = at + 1
+        if limited[hop]:
+            bounds = cells[hop * classes : (hop + 1) * classes + 1]
+            rows = slice(bounds[0], bounds[classes])
+            _fill_hop(
+                start, logs, powers, ramps, edges,
+                flow[rows], load[rows], bounds - bounds[0],
+                jumps[jumps_of[hop] : jumps_of[hop + 1]], limit[hop], price[hop], passing, bend,
+            )  # fmt: skip
     return passing, price
+
+
+@njit(cache=True, error_model="numpy")
+def _fill_hop(  # type: ignore[no-untyped-def]
+    start, logs, powers, ramps, edges, flow, load, bounds, jumps, limit, price, passing, bend
+):
+    """Settle the classes of one hop; those of class k are rows bounds[k] … bounds[k + 1] − 1."""
+    classes = len(limit)
+    least = WORTHLESS * _mean_worth(start, ramps, edges, flow, load)
+    narrowest = limit.copy()  # a class uses no less than those above it
+    for k in range(classes - 2, -1, -1):
+        narrowest[k] = min(narrowest[k], narrowest[k + 1])
+    first, settled = 0, 0.0
+    while first < classes:
+        dearest, cheaper, at = 0.0, 0.0, -1
+        for k in range(first, classes):
+            rows = slice(bounds[first], bounds[k + 1])
+            if np.isfinite(limit[k]) and bounds[k + 1] > bounds[first]:
+                dear, cheap = _search(
+                    start, logs, powers, ramps, edges,
+                    flow[rows], load[rows], narrowest[k] - settled, jumps, least, passing, bend,
+                )  # fmt: skip
+                if dear > 0.0 and dear * SAME >= dearest:
+                    dearest, cheaper, at = dear, cheap, k
+        if at < 0:
+            for row in range(bounds[first], bounds[classes]):
+                passing[flow[row]] = 1.0
+            break
+        rows = slice(bounds[first], bounds[at + 1])
+        full, load_of_full = _settle(
+            start, logs, powers, ramps, edges,
+            flow[rows], load[rows], bounds[first : at + 2] - bounds[first],
+            narrowest[first : at + 1] - settled, dearest, cheaper, passing,
+        )  # fmt: skip
+        settled += load_of_full
+        if first > 0:  # the classes above pay for their own limit and for those below
+            price[first - 1] = max(price[first - 1] - dearest, 0.0)
+        price[first + full] = dearest
+        first += full + 1
 
 
 @njit(cache=True, error_model="numpy")
@@ -134,17 +144,18 @@ def _load_at(start, logs, powers, ramps, edges, flow, load, price, before, x, be
 
 
 @njit(cache=True, error_model="numpy")
-def _search(start, logs, powers, ramps, edges, flow, load, capacity, least, x, bend):  # type: ignore[no-untyped-def]
+def _search(  # type: ignore[no-untyped-def]
+    start, logs, powers, ramps, edges, flow, load, capacity, jumps, least, x, bend
+):
     """The least price at which these flows fit, and the one below it at which they do not.
 
     Twice the same where they fill it exactly; (0, 0) where they fit for nothing; (∞, ∞) where
     nothing may pass. A price below ``least`` is as good as none.
     """
-    if load.sum() <= capacity:
+    if _sum(load) <= capacity:
         return 0.0, 0.0
     if capacity <= 0.0:
         return np.inf, np.inf
-    jumps = _jumps(start, ramps, edges, flow, load)
     price = max(_mean_worth(start, ramps, edges, flow, load), least)
     cheap, dear = 0.0, np.inf
     width, before = np.inf, price
@@ -155,17 +166,14 @@ def _search(start, logs, powers, ramps, edges, flow, load, capacity, least, x, b
         before = price
         if abs(now - capacity) <= FULL * capacity:
             return price, price
-        if now <= capacity:
-            dear = price
-        else:
-            cheap = price
+        dear = price if now <= capacity else dear
+        cheap = price if now > capacity else cheap
         if dear <= least or (dear < np.inf and dear - cheap <= NARROW * dear):
             break
         # Newton in 1/price; every other step shrinks the bracket whatever the shape
         price = price / (1.0 + (capacity - now) / (price * fall)) if fall > 0.0 else 0.0
         slow = step % 2 == 1 and not (dear - cheap) * 4 <= width
-        if step % 2 == 1:
-            width = dear - cheap
+        width = dear - cheap if step % 2 == 1 else width
         if slow or not cheap < price < dear:
             price = _between(cheap, dear, jumps)
         price = max(price, least)
@@ -175,24 +183,11 @@ def _search(start, logs, powers, ramps, edges, flow, load, capacity, least, x, b
 
 
 @njit(cache=True, error_model="numpy")
-def _jumps(start, ramps, edges, flow, load):  # type: ignore[no-untyped-def]
-    """The prices at which the load jumps, ascending: flows of nothing but ramps turn there."""
-    prices = np.empty(len(ramps))
-    count = 0
-    for row in range(len(flow)):
-        f = flow[row]
-        if edges[f, 1] == 0.0:
-            for ramp in range(start[f, 2], start[f + 1, 2]):
-                prices[count] = ramps[ramp, 2] / load[row]
-                count += 1
-    return np.sort(prices[:count])
-
-
-@njit(cache=True, error_model="numpy")
 def _between(cheap, dear, jumps):  # type: ignore[no-untyped-def]
     """A price to try next: the middle one of the jumps, or just below the jump at the upper end."""
-    first = np.searchsorted(jumps, cheap, side="right")
-    beyond = np.searchsorted(jumps, dear, side="left")
+    first, beyond = _above(jumps, cheap), _above(jumps, dear)
+    while beyond > first and jumps[beyond - 1] == dear:
+        beyond -= 1
     if first < beyond:
         return jumps[(first + beyond) // 2]
     if beyond < len(jumps) and jumps[beyond] == dear:
@@ -207,6 +202,27 @@ def _between(cheap, dear, jumps):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
+def _above(jumps, price):  # type: ignore[no-untyped-def]
+    """The first of the jumps that is above a price."""
+    first, beyond = 0, len(jumps)
+    while first < beyond:
+        middle = (first + beyond) // 2
+        if jumps[middle] <= price:
+            first = middle + 1
+        else:
+            beyond = middle
+    return first
+
+
+@njit(cache=True, error_model="numpy")
+def _sum(amounts):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for amount in amounts:
+        total += amount
+    return total
+
+
+@njit(cache=True, error_model="numpy")
 def _mean_worth(start, ramps, edges, flow, load):  # type: ignore[no-untyped-def]
     """Roughly what a unit of load is worth."""
     worth = 0.0
@@ -215,53 +231,72 @@ def _mean_worth(start, ramps, edges, flow, load):  # type: ignore[no-untyped-def
         worth += edges[f, 2]
         if start[f + 1, 2] > start[f, 2]:
             worth += ramps[start[f, 2], 2]
-    return worth / load.sum() if worth > 0.0 else 1.0
+    return worth / _sum(load) if worth > 0.0 else 1.0
 
 
 @njit(cache=True, error_model="numpy")
-def _settle(start, logs, powers, ramps, edges, flow, load, bounds, room, dear, cheap, x):  # type: ignore[no-untyped-def]
+def _settle(  # type: ignore[no-untyped-def]
+    start, logs, powers, ramps, edges, flow, load, bounds, room, dear, cheap, x
+):
     """Set x at the price found; whoever is indifferent between the two shares what is left.
 
     ``bounds`` and ``room``: the rows of each class, and what classes up to it may use. Returns the
     lowest class up to which there is no room left, and the load up to there.
     """
     classes = len(room)
-    if dear == np.inf:
-        for row in range(len(flow)):
-            x[flow[row]] = 0.0
-        return classes - 1, 0.0
-    wanted = np.empty(len(flow))
-    used = np.zeros(classes)
-    more = np.zeros(classes)
+    wanted = np.zeros(len(flow))
+    used, more = np.zeros(classes), np.zeros(classes)
     for k in range(classes):
         for row in range(bounds[k], bounds[k + 1]):
             f = flow[row]
             x[f] = choose(start, logs, powers, ramps, edges, f, dear * load[row], x[f])[0]
-            most = x[f]
             if cheap < dear:
                 most = choose(start, logs, powers, ramps, edges, f, cheap * load[row], x[f])[0]
-            wanted[row] = max(most - x[f], 0.0)
+                wanted[row] = max(most - x[f], 0.0)
             used[k] += load[row] * x[f]
             more[k] += load[row] * wanted[row]
-    left = room[-1] - used.sum()
-    share = np.full(classes, min(max(left, 0.0) / more.sum(), 1.0) if more.sum() > 0.0 else 0.0)
-    if (np.cumsum(used + share * more) > room).any():  # not all alike, then the highest first
-        for k in range(classes):
-            share[k] = 0.0
-        for k in range(classes):
-            if more[k] > 0.0:
-                free = (room - np.cumsum(used + share * more))[k:].min()
-                share[k] = min(max(free, 0.0) / more[k], 1.0)
-    used += share * more
+    share = _shares(used, more, room)
+    total = 0.0
     for k in range(classes):
         for row in range(bounds[k], bounds[k + 1]):
             x[flow[row]] = min(x[flow[row]] + share[k] * wanted[row], 1.0)
-    if used.sum() > room[-1]:
-        for row in range(len(flow)):
-            x[flow[row]] *= room[-1] / used.sum()
-        used *= room[-1] / used.sum()
+        total += used[k] + share[k] * more[k]
+    shrink = min(room[-1] / total, 1.0) if total > 0.0 else 1.0  # the search stops a hair above
+    for row in range(len(flow)):
+        x[flow[row]] *= shrink
     # where an inner limit is what stops the indifferent, the classes below it are not done yet
-    for k in range(classes - 1, -1, -1):
-        if used[: k + 1].sum() >= room[k] * (1.0 - NEARLY_FULL):
-            return k, used[: k + 1].sum()
-    return classes - 1, used.sum()
+    full, load_of_full, total = -1, 0.0, 0.0
+    for k in range(classes):
+        total += (used[k] + share[k] * more[k]) * shrink
+        if total >= room[k] * (1.0 - NEARLY_FULL):
+            full, load_of_full = k, total
+    return (full, load_of_full) if full >= 0 else (classes - 1, total)
+
+
+@njit(cache=True, error_model="numpy")
+def _shares(used, more, room):  # type: ignore[no-untyped-def]
+    """Which part of what it is indifferent about each class gets: all alike, if limits allow."""
+    classes = len(room)
+    share = np.zeros(classes)
+    wanted = _sum(more)
+    if wanted <= 0.0:
+        return share
+    alike = min(max(room[-1] - _sum(used), 0.0) / wanted, 1.0)
+    total, fits = 0.0, True
+    for k in range(classes):
+        share[k] = alike
+        total += used[k] + alike * more[k]
+        fits = fits and total <= room[k]
+    if fits:
+        return share
+    for k in range(classes):
+        share[k] = 0.0
+    for k in range(classes):  # else the highest first, as far as all limits below it allow
+        free, total = np.inf, 0.0
+        for j in range(classes):
+            total += used[j] + share[j] * more[j]
+            if j >= k:
+                free = min(free, room[j] - total)
+        if more[k] > 0.0:
+            share[k] = min(max(free, 0.0) / more[k], 1.0)
+    return share

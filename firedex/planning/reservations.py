@@ -63,7 +63,7 @@ def reserve(
         hop, whose = divmod(int(place), len(names))
         found.append(_over(demand, hop, names[whose], reserved[place], budget[whose]))
     allowed = np.minimum(reserved.reshape(-1, len(names)), budget[None, :]).sum(axis=1)
-    for hop in np.flatnonzero(allowed > most + ROUNDING):
+    for hop in np.flatnonzero(allowed > most + ROUNDING).tolist():
         found.append(_over(demand, int(hop), None, allowed[hop], most))
     return Reservations(excessive=excessive, overcommitted=tuple(found))
 

@@ -64,15 +64,7 @@ def best_cuts(start, logs, powers, ramps, edges, price, bounds, most):  # type: 
             continue
         values = segment_values(start, logs, powers, ramps, edges, price, first, beyond)
         parts = min(most[g], count)
-        best = np.full((parts + 1, count + 1), -np.inf)
-        cut = np.zeros((parts + 1, count + 1), dtype=np.int64)
-        best[0, 0] = 0.0
-        for p in range(1, parts + 1):
-            for j in range(p, count + 1):
-                for i in range(p - 1, j):
-                    value = best[p - 1, i] + values[i, j]
-                    if value > best[p, j]:
-                        best[p, j], cut[p, j] = value, i
+        best, cut = _best_ends(values, parts)
         used = parts
         for p in range(parts, 0, -1):  # of equals the most flows: they can be told apart later
             if best[p, count] > best[used, count]:
@@ -84,3 +76,19 @@ def best_cuts(start, logs, powers, ramps, edges, price, bounds, most):  # type: 
                 part[first + row] = p - 1
             j = cut[p, j]
     return part, total
+
+
+@njit(cache=True, error_model="numpy")
+def _best_ends(values, parts):  # type: ignore[no-untyped-def]
+    """best[p, j]: what the first j items are worth in p parts; cut[p, j]: where the last begins."""
+    count = len(values) - 1
+    best = np.full((parts + 1, count + 1), -np.inf)
+    cut = np.zeros((parts + 1, count + 1), dtype=np.int64)
+    best[0, 0] = 0.0
+    for p in range(1, parts + 1):
+        for j in range(p, count + 1):
+            for i in range(p - 1, j):
+                value = best[p - 1, i] + values[i, j]
+                if value > best[p, j]:
+                    best[p, j], cut[p, j] = value, i
+    return best, cut

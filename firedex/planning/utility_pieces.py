@@ -36,7 +36,8 @@ class UtilityPieces(NamedTuple):
     """The pieces of all flows, as the compiled functions take them.
 
     ``start[f, kind]`` to ``start[f + 1, kind]`` are the rows of flow f among the ``logs`` (weight,
-    ceiling, 1/ceiling), ``powers`` (weight, exponent) and ``ramps`` (slope, end, slopes from this ramp on).
+    ceiling, 1/ceiling), ``powers`` (weight, exponent) and ``ramps`` (slope, end, slopes of this and
+    those that end later).
     ``edges``: each flow's worth at x = 0, and the marginal of its smooth pieces at x = 0 and 1.
     """
 
@@ -74,7 +75,7 @@ class UtilityPieces(NamedTuple):
             columns.append(column)
         for kind in (0, 2):
             columns[kind] = np.column_stack([columns[kind], np.zeros(len(columns[kind]))])
-        made = cls(start, *columns, edges)
+        made = cls(start, columns[0], columns[1], columns[2], edges)
         finish_pieces(*made)
         return made
 

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address
 from firedex.planning import plan_scenario
 from firedex.service.errors import PortsExhausted
 from firedex.wire import (
+    Assignment,
     Configuration,
     Flow,
     FlowEndpoints,
@@ -26,7 +27,6 @@ from firedex.wire import (
 from firedex.wire.mqtt_names import matches
 from firedex.wire.network_paths import switches_on_path
 from firedex.wire.packet_sizes import packets_of_event
-from firedex_models import predict
 
 __all__ = ["Gateway", "make_configuration", "site_scenario", "switch_rules"]
 
@@ -76,7 +76,7 @@ def make_configuration(
     reason: str,
 ) -> Configuration:
     """Plan, predict, and give every flow its endpoints: those it had ``before``, or free ones."""
-    planned = plan_scenario(scenario)
+    plan = plan_scenario(scenario, previous=_assignment_of(before))
     address = {r.subscriber.id: r.address for r in subscribers}
     transport = {r.subscriber.id: r.subscriber.transport or scenario.transport for r in subscribers}
     quality = {
@@ -84,7 +84,7 @@ def make_configuration(
     }
     flows: dict[tuple[str, int], Flow] = {}
     ports = _Ports(before, {r.subscriber.id for r in subscribers})
-    for entry in planned.assignment or ():
+    for entry in plan.assignment:
         key = (entry.subscriber, entry.flow)
         if key not in flows:
             endpoints = FlowEndpoints(
@@ -116,8 +116,23 @@ def make_configuration(
         created_at=created_at,
         reason=reason,
         flows=tuple(flows.values()),
-        prediction=predict(planned).to_prediction(),
+        prediction=plan.table.to_prediction(),
     )
+
+
+def _assignment_of(configuration: Configuration | None) -> list[Assignment]:
+    """Where a configuration has put each subscription."""
+    return [
+        Assignment(
+            subscriber=flow.subscriber,
+            filter=name,
+            flow=flow.flow,
+            priority=flow.priority,
+            drop_rate=flow.drop_rate,
+        )
+        for flow in (configuration.flows if configuration else ())
+        for name in flow.filters
+    ]
 
 
 class _Ports:

@@ -35,7 +35,7 @@ Split = Literal["equal", "optimal"]
 
 @value
 class ReservedBudget:
-    """The part of every switch's bandwidth that a role's subscriptions at QoS 1 and 2 may reserve."""
+    """The part of every switch's bandwidth that a role may reserve with QoS 1 and 2."""
 
     role: Identifier
     share: Probability
