@@ -7,22 +7,20 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from firedex.built_in_scenarios import NoSuchScenario, built_in_scenarios, drawn_scenario
 from firedex.wire import InvalidValue, Problem, Scenario, from_plain
 from firedex.wire.errors import Path as DataPath
 from firedex.wire.errors import format_path
 
 __all__ = [
-    "BuiltInScenario",
     "FileProblem",
     "InvalidScenarioFile",
     "ScenarioFileError",
-    "built_in_scenarios",
     "read_scenario",
 ]
 
@@ -71,31 +69,15 @@ class InvalidScenarioFile(ScenarioFileError):
         super().__init__(f"{source}: {count} problem{'s' if count > 1 else ''}\n{lines}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltInScenario:
-    """A scenario that comes along; its first comment says what it is about."""
-
-    text: str
-
-    @property
-    def about(self) -> str:
-        """The first line of its opening comment."""
-        return self.text.splitlines()[0].lstrip("# ")
-
-
-def built_in_scenarios() -> dict[str, BuiltInScenario]:
-    """The scenarios that come with FireDeX, by the NAME of ``builtin:NAME``."""
-    folder = resources.files("firedex") / "scenarios"
-    files = sorted((item for item in folder.iterdir()), key=lambda item: item.name)
-    return {
-        item.name.removesuffix(".yaml"): BuiltInScenario(text=item.read_text("utf-8"))
-        for item in files
-        if item.name.endswith(".yaml")
-    }
-
-
 def read_scenario(source: str) -> Scenario:
     """Read a scenario from a file, or a built-in one from ``builtin:NAME``."""
+    if source.startswith(BUILT_IN):
+        try:
+            drawn = drawn_scenario(source.removeprefix(BUILT_IN))
+        except NoSuchScenario as error:
+            raise ScenarioFileError(str(error)) from error
+        if drawn is not None:
+            return drawn
     return _parse(source, _text(source))
 
 

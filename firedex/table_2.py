@@ -8,12 +8,14 @@ false, when each has an equal part of it to itself.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from firedex.wire import Scenario, from_plain
 from firedex.wire.packet_sizes import wire_bytes
+from firedex.wire.values import Count, Flag, Positive, PositiveCount, value
 
 __all__ = ["Table2"]
 
@@ -62,19 +64,22 @@ EVENTS = _TopicClass(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table2:
-    """The parameters that experiments vary. The same seed is the same scenario."""
+Some = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 
-    seed: int = 1
-    subscribers: int = 10
-    publishers: int = 10
-    telemetry_subscriptions: int = 70
-    event_subscriptions: int = 42
-    event_weight_factor: float = 1.0
-    deadline_seconds: float | None = None
-    shared: bool = True
-    buffer_packets: int = 2000
+
+@value
+class Table2:
+    """The parameters that experiments vary. The same parameters are the same scenario."""
+
+    seed: Count = 2
+    subscribers: Some = 10
+    publishers: Some = 10
+    telemetry_subscriptions: Annotated[int, Field(strict=True, ge=0, le=TELEMETRY.topics)] = 70
+    event_subscriptions: Annotated[int, Field(strict=True, ge=0, le=EVENTS.topics)] = 42
+    event_weight_factor: Positive = 1.0
+    deadline_seconds: Positive | None = None
+    shared: Flag = True
+    buffer_packets: PositiveCount = 2000
 
     def scenario(self) -> Scenario:
         """The scenario that is drawn from these parameters."""

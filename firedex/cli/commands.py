@@ -10,6 +10,7 @@ from rich.console import Console
 
 from firedex import __version__
 from firedex.benchmarks import BENCHMARKS, run_benchmark
+from firedex.built_in_scenarios import built_in_scenarios
 from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import MISTAKE_IN_INPUT, as_json_text, console, fail, write_scenario
 from firedex.cli.plan_command import plan
@@ -25,7 +26,6 @@ from firedex.scenario_advice import advice_on
 from firedex.scenario_file import (
     InvalidScenarioFile,
     ScenarioFileError,
-    built_in_scenarios,
     read_scenario,
 )
 from firedex.wire import ModelName, WireError, to_json

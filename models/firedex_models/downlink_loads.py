@@ -70,6 +70,4 @@ def _ceiling(site: Site, inbound: Inbound, survival: Floats) -> Floats:
     count = len(site.subscriptions)
     offered = group_sums(of, inbound.offered[topic], count)
     delivered = group_sums(of, inbound.arrived[topic] * survival[stream], count)
-    return np.clip(
-        np.divide(delivered, offered, out=np.zeros(count), where=offered > 0), 0.0, 1.0
-    )
+    return np.clip(np.divide(delivered, offered, out=np.zeros(count), where=offered > 0), 0.0, 1.0)

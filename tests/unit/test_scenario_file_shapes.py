@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_site import Document, path_of_two_switches, site, write
 
+from firedex.built_in_scenarios import built_in_scenarios
 from firedex.scenario_file import (
     InvalidScenarioFile,
     ScenarioFileError,
-    built_in_scenarios,
     read_scenario,
 )
 from firedex.wire import InvalidValue, LogUtility, Scenario, from_plain
