@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 
+from firedex.benchmarks.plan_scale import plan_scale
 from firedex.benchmarks.predict_scale import predict_scale
 from firedex.benchmarks.result import BenchmarkResult, Report
 
 __all__ = ["BENCHMARKS", "BenchmarkResult", "Report", "run_benchmark"]
 
-BENCHMARKS: dict[str, Callable[[Report], BenchmarkResult]] = {"predict": predict_scale}
+BENCHMARKS: dict[str, Callable[[Report], BenchmarkResult]] = {
+    "plan": plan_scale,
+    "predict": predict_scale,
+}
 
 
 def run_benchmark(name: str, report: Report) -> BenchmarkResult:

@@ -9,7 +9,8 @@ flow f pays for a unit of x,
 
     U(x*) ≤ Σ_f max_x [U_f(x) − p_f x] + Σ_hk π_hk limit_hk,
 
-so a solution that comes close to the right-hand side is proved to be that close to the optimum.
+so a solution that comes close to the right-hand side is proved to be that close to the optimum. The
+inner maxima are bounded by tangents: the proof does not rest on the solver's own arithmetic.
 """
 
 from dataclasses import dataclass
@@ -107,17 +108,16 @@ class Allocation:
     @cached_property
     def gap(self) -> float:
         """By how much, relatively, the best solution could be better: proved, not estimated."""
-        problem = self.problem
-        finite = np.where(np.isfinite(self.price), self.price, 0.0)
+        problem, pieces = self.problem, self.problem.pieces
         pays = problem.prices_of_flows(self.price)
-        barred = ~np.isfinite(pays)
-        best = problem.pieces.best(np.where(barred, 0.0, pays))
-        best[barred] = 0.0
-        owed = np.where(barred, 0.0, pays)
-        more = problem.pieces.worth(best) - owed * best
-        less = problem.pieces.worth(self.passing) - owed * self.passing
-        spare = np.where(finite > 0, problem.limit - problem.used(self.passing), 0.0)
-        gap = np.maximum(more - less, 0.0).sum() + (finite * np.maximum(spare, 0.0)).sum()
+        barred = ~np.isfinite(pays)  # no room at all: nothing passes, and nothing could
+        pays = np.where(barred, 0.0, pays)
+        best = pieces.best(pays)
+        more = pieces.worth(best) - pays * best + pieces.most_to_gain(pays, best)
+        less = pieces.worth(self.passing) - pays * self.passing
+        price = np.where(np.isfinite(self.price), self.price, 0.0)
+        spare = np.where(price > 0, problem.limit - problem.used(self.passing), 0.0)
+        gap = np.maximum(more - less, 0.0)[~barred].sum() + (price * np.maximum(spare, 0.0)).sum()
         return float(gap / max(self.worth, np.finfo(float).tiny)) if gap > 0 else 0.0
 
     @cached_property

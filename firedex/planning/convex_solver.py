@@ -3,6 +3,7 @@ separate (flows that several hops limit)."""
 
 from importlib import import_module
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,42 +16,60 @@ __all__ = ["solve_with_cvxpy"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-TOLERANCE = 1e-9
+ATTEMPTS: tuple[dict[str, float], ...] = (
+    {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10},
+    {},
+    {"max_step_fraction": 0.9},
+    {"static_regularization_constant": 1e-7},
+)
+"""Clarabel's settings, one after another until it succeeds: from tight to forgiving."""
 ACCEPTABLE_GAP = 1e-6
 
 
 def solve_with_cvxpy(problem: AllocationProblem) -> Allocation:
     """The optimum by an interior-point method, with its prices; its status is checked."""
     cp: Any = import_module("cvxpy")  # takes a second, and most plans do without
-    passing = cp.Variable(problem.flows, bounds=[0.0, 1.0])
     rows, matrix, limit = _limits(problem)
-    scale = np.where(limit > 0, limit, 1.0)
-    fits = matrix.multiply(1.0 / scale[:, None]) @ passing <= limit / scale
+    passing = cp.Variable(problem.flows, bounds=[0.0, 1.0])
+    fits = matrix @ passing <= limit
     worth, definitions = _worth(cp, problem, passing)
-    task = cp.Problem(cp.Maximize(worth), [*([fits] if len(rows) else []), *definitions])
-    try:
-        task.solve(
-            solver=cp.CLARABEL,
-            tol_gap_abs=TOLERANCE,
-            tol_gap_rel=TOLERANCE,
-            tol_feas=TOLERANCE,
-        )
-    except cp.error.SolverError as error:
-        raise SolverFailed(str(error)) from error
-    if task.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or passing.value is None:
-        raise SolverFailed(f"its status is {task.status!r}")
+    # in units of what there is to earn: interior points like numbers around one
+    whole = max(problem.worth(np.ones(problem.flows)), np.finfo(float).tiny)
+    task = cp.Problem(cp.Maximize(worth / whole), [*([fits] if len(rows) else []), *definitions])
+    status = _solve(cp, task)
+    if passing.value is None:
+        raise SolverFailed(f"its status is {status!r}")
     price = np.zeros(problem.limit.size)
     if len(rows):
-        price[rows] = np.maximum(fits.dual_value, 0.0) / scale
+        price[rows] = np.maximum(fits.dual_value, 0.0) * whole
     solved = Allocation(
         problem=problem,
         passing=_within_limits(problem, np.clip(passing.value, 0.0, 1.0)),
         price=price.reshape(problem.limit.shape),
         solver="cvxpy",
     )
-    if task.status != cp.OPTIMAL and solved.gap > ACCEPTABLE_GAP:
-        raise SolverFailed(f"its status is {task.status!r} and the dual gap {solved.gap:.1e}")
+    if status != cp.OPTIMAL and solved.gap > ACCEPTABLE_GAP:
+        raise SolverFailed(f"its status is {status!r} and the dual gap {solved.gap:.1e}")
     return solved
+
+
+def _solve(cp: Any, task: Any) -> str:
+    """Solve as tightly as the problem lets; the status, which is good or is an error."""
+    said = ""
+    for options in ATTEMPTS:
+        try:
+            with catch_warnings():
+                simplefilter("ignore", UserWarning)  # about accuracy, which the gap tells exactly
+                task.solve(solver=cp.CLARABEL, **options)
+        except cp.error.SolverError as error:
+            said = str(error).split(". ")[0]
+            continue
+        if task.status == cp.OPTIMAL:
+            break
+        said = f"its status is {task.status!r}"
+    if task.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+        raise SolverFailed(said)
+    return str(task.status)
 
 
 def _limits(problem: AllocationProblem) -> tuple[Integers, Any, Floats]:

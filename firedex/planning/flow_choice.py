@@ -16,11 +16,13 @@ __all__ = [
     "choose",
     "choose_of_logs",
     "finish_pieces",
+    "most_to_gain",
     "worth_of_flow",
     "worth_of_flows",
 ]
 
-NEWTON_STEPS = 100
+NEWTON_STEPS = 200
+SMALLEST = 1e-300
 CLOSE = 1e-7
 """A Newton step so small, relatively, leaves an error of about its square."""
 
@@ -52,17 +54,19 @@ def _root(start, logs, powers, f, price, low, high, near):  # type: ignore[no-un
     for row in range(start[f, 1], start[f + 1, 1]):
         exponent = powers[row, 1]
         low = max(low, (price / (powers[row, 0] * exponent)) ** (1.0 / (exponent - 1.0)))
-    low = min(low, high)
-    if low <= 0.0 and start[f + 1, 1] > start[f, 1]:
-        return 0.0, 0.0  # less than the smallest number
+    low = min(max(low, SMALLEST), high)
     x = min(max(near, low), high)
     slope = 0.0
-    for _ in range(NEWTON_STEPS):
+    for turn in range(NEWTON_STEPS):
         marginal, slope = _smooth(start, logs, powers, f, x)
+        low = x if marginal >= price else low
+        high = x if marginal <= price else high
         step = (marginal - price) * marginal * inverse / -slope
         moved = min(max(x + step, low), high)
         if abs(moved - x) <= CLOSE * moved:
             return moved, slope
+        if turn % 8 == 7:  # powers close to one start from next to nothing
+            moved = np.sqrt(low) * np.sqrt(high)
         x = moved
     return x, slope
 
@@ -156,6 +160,27 @@ def best_of_flows(start, logs, powers, ramps, edges, price):  # type: ignore[no-
     for f in range(len(price)):
         best[f] = choose(start, logs, powers, ramps, edges, f, price[f], 0.0)[0]
     return best
+
+
+@njit(cache=True, error_model="numpy")
+def most_to_gain(start, logs, powers, ramps, edges, price, x):  # type: ignore[no-untyped-def]
+    """How much more each flow could be worth at its price than at its x, at the very most.
+
+    A concave function stays below its tangents: whatever x is, this holds.
+    """
+    gain = np.zeros(len(price))
+    for f in range(len(price)):
+        up, down = edges[f, 1], 0.0  # the marginal to the right, and to the left
+        if x[f] > 0.0:
+            up = down = _smooth(start, logs, powers, f, x[f])[0]
+        for row in range(start[f, 2], start[f + 1, 2]):
+            up += ramps[row, 0] if ramps[row, 1] > x[f] else 0.0
+            down += ramps[row, 0] if ramps[row, 1] >= x[f] else 0.0
+        if x[f] < 1.0 and up > price[f]:
+            gain[f] = (up - price[f]) * (1.0 - x[f])
+        elif x[f] > 0.0 and down < price[f]:
+            gain[f] = (price[f] - down) * x[f]
+    return gain
 
 
 @njit(cache=True, error_model="numpy")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from firedex.planning.flow_choice import best_of_flows, finish_pieces, worth_of_flows
+from firedex.planning.flow_choice import best_of_flows, finish_pieces, most_to_gain, worth_of_flows
 from firedex.wire import (
     CappedUtility,
     LinearUtility,
@@ -88,6 +88,11 @@ class UtilityPieces(NamedTuple):
         """The x of each flow that is worth most at a price for a unit of x."""
         best: Floats = best_of_flows(*self, price)
         return best
+
+    def most_to_gain(self, price: Floats, passing: Floats) -> Floats:
+        """A bound on what each flow could gain, at its price, over its x."""
+        gain: Floats = most_to_gain(*self, price, passing)
+        return gain
 
 
 def _ramps(utility: Utility, weight: float, ceiling: float) -> list[tuple[float, float]]:

@@ -29,7 +29,6 @@ from firedex_emulation.measurement import WayMeasurement, measure_way
 from firedex_emulation.one_run import WAYS, as_run
 from firedex_emulation.publisher_program import _schedule
 from firedex_emulation.sandbox import check_requirements
-from firedex_models import predict
 
 SCENARIO = read_scenario("builtin:critical-event")
 ALARM, CAMERA = "alarm/floor3", "camera/floor3"
@@ -70,7 +69,7 @@ def row(subscriber: str, name: str) -> dict[str, Any]:
 
 def predicted_configuration() -> Configuration:
     """A made-up prediction in an otherwise true configuration."""
-    prediction = to_plain(predict(plan_scenario(SCENARIO)).to_prediction())
+    prediction = to_plain(plan_scenario(SCENARIO).table.to_prediction())
     prediction["subscriptions"] = [row(who, name) for name, who in PREDICTED]
     return Configuration(
         version=3,

@@ -211,18 +211,20 @@ def test_a_publisher_may_not_take_away_a_topic_in_use(
 
 
 def test_what_cannot_be_planned_is_not_kept(registry: Registry) -> None:
-    # QoS 1 is never dropped, so 100 × 100 bytes a second do not fit 10 kbit/s whatever the policy.
-    client = web(registry, of=site(bandwidth_bits_per_second=1e4))
+    # The policy drops nothing of class 0, and 100 × 100 bytes a second do not fit 10 kbit/s.
+    planning = {"priorities": 1, "drop_policy": "exponential"}
+    client = web(registry, of=site(bandwidth_bits_per_second=1e4, planning=planning))
     accepted(client, SMOKE)
-    answer = put(client, subscriber("crew", "camera/1", qos=1))
+    answer = put(client, subscriber("crew", "camera/1"))
     assert answer.status_code == 400
     assert registry.subscribers() == [], "it was refused, and would be in every later plan"
 
 
-def test_what_cannot_be_planned_does_not_bar_others(registry: Registry) -> None:
+def test_what_asks_for_more_than_there_is_does_not_bar_others(registry: Registry) -> None:
+    # QoS 1 is never dropped: the plan degrades, and still comes out.
     client = web(registry, of=site(bandwidth_bits_per_second=1e4))
     accepted(client, SMOKE)
-    put(client, subscriber("greedy", "camera/1", qos=1))
+    accepted(client, subscriber("greedy", "camera/1", qos=1))
     accepted(client, subscriber("modest", "camera/1"))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from firedex.benchmarks import BENCHMARKS, BenchmarkResult
-from firedex.benchmarks.predict_scale import city
+from firedex.benchmarks.city import city
 from firedex.benchmarks.result import Comparison, machine
 from firedex_models import predict
 

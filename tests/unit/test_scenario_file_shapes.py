@@ -283,4 +283,36 @@ def test_an_unknown_built_in_scenario_is_told_which_there_are() -> None:
 
 @pytest.mark.parametrize("name", built_in_scenarios())
 def test_every_built_in_scenario_is_right(name: str) -> None:
-    assert read_scenario(f"builtin:{name}").name == name
+    assert read_scenario(f"builtin:{name}").name.startswith(name)
+    assert built_in_scenarios()[name].about
+
+
+def test_a_drawn_scenario_takes_parameters() -> None:
+    drawn = read_scenario("builtin:table-2?seed=7&subscribers=3&deadline_seconds=0.5&shared=false")
+    assert len(drawn.subscribers) == 3
+    assert len({subscriber.switch for subscriber in drawn.subscribers}) == 3
+    assert {s.deadline_seconds for s in drawn.subscribers[0].subscriptions} == {0.5}
+    assert read_scenario("builtin:table-2?seed=7") == read_scenario("builtin:table-2?seed=7")
+    assert read_scenario("builtin:table-2?seed=7") != read_scenario("builtin:table-2?seed=8")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("table-2?seeds=1", "seeds: unknown key 'seeds'; did you mean 'seed'"),
+        ("table-2?seed=-1", "seed: must be greater than or equal to 0"),
+        ("table-2?seed=x&subscribers=0", "seed: must be a valid integer.*subscribers: must be"),
+        ("table-2?deadline_seconds=0", "deadline_seconds: must be greater than 0"),
+        ("table-2?shared=perhaps", "shared: must be a valid boolean"),
+        ("high-rise?seed=1", "builtin:high-rise takes no parameters"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(query: str, said: str) -> None:
+    with pytest.raises(ScenarioFileError, match=said):
+        read_scenario(f"builtin:{query}")
+
+
+def test_the_text_of_a_drawn_scenario_is_that_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "drawn.yaml"
+    file.write_text(built_in_scenarios()["table-2"].text, "utf-8")
+    assert read_scenario(str(file)) == read_scenario("builtin:table-2")

@@ -128,9 +128,8 @@ def test_the_number_of_classes_is_the_smallest_on_the_way() -> None:
     document = path_of_two_switches(priorities=2)
     document["subscribers"] = [subscribed("command", "smoke/1", "smoke/2", "heat/1", switch="s2")]
     del document["assignment"]
-    planned = plan_scenario(from_plain(Scenario, document), drop_policy="none")
-    assert planned.assignment is not None
-    assert sorted(entry.priority for entry in planned.assignment) == [0, 0, 1]
+    plan = plan_scenario(from_plain(Scenario, document), drop_policy="none")
+    assert sorted(entry.priority for entry in plan.assignment) == [0, 0, 1]
 
 
 def test_publications_cross_every_switch_to_the_broker() -> None:

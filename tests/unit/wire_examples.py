@@ -106,6 +106,23 @@ SWITCH = wire.Switch(id="s1", bandwidth_bits_per_second=1e6, buffer=BUFFER, erro
 LINK = wire.Link(from_="s1", to="s2", bandwidth_bits_per_second=5e5)
 FORWARDED = wire.ForwardedTopic(from_broker="b2", topic="smoke/1", rate_per_second=3.0)
 BROKER = wire.Broker(id="b1", in_events_per_second=800.0, switch="s1", forwarded=(FORWARDED,))
+OVERCOMMITMENT = wire.Overcommitment(
+    switch="s1",
+    queue="s1 to hosts",
+    role="crew",
+    reserved=0.5,
+    available=0.25,
+    excess=0.25,
+    excess_bits_per_second=2.5e5,
+)
+UNMET_DEADLINE = wire.UnmetDeadline(
+    subscriber="command",
+    filter="smoke/#",
+    deadline_seconds=0.5,
+    percentile=0.95,
+    delay_seconds=0.75,
+    late_by_seconds=0.25,
+)
 WHEN = "2025-03-01T12:00:00Z"
 
 EXAMPLES: tuple[Any, ...] = (
@@ -158,8 +175,33 @@ EXAMPLES: tuple[Any, ...] = (
     wire.LogUtility(weight=2.0),
     wire.Network(switches=(SWITCH,), links=(LINK,), broker=BROKER),
     wire.PiecewiseLinearUtility(weight=1.0, points=((0.0, 0.0), (0.5, 0.8), (1.0, 1.0))),
-    wire.Planning(flows_per_subscriber=4, rho_tolerance=0.2, drop_policy="flat"),
+    wire.Planning(
+        flows_per_subscriber=4,
+        rho_tolerance=0.2,
+        drop_policy="flat",
+        ranking="global",
+        split="optimal",
+        seed=7,
+        reserved_budgets=(wire.ReservedBudget(role="crew", share=0.25),),
+    ),
+    OVERCOMMITMENT,
+    wire.PlanReport(
+        priority_policy="bandwidth-adjusted",
+        drop_policy="optimized",
+        ranking="global",
+        split="optimal",
+        solver="kkt",
+        utility_gap=1e-12,
+        split_gap=None,
+        moved_subscriptions=3,
+        kept_previous_flows=False,
+        overcommitted=(OVERCOMMITMENT,),
+        undropped_subscribers=("command",),
+        unmet_deadlines=(UNMET_DEADLINE,),
+    ),
     wire.PowerUtility(weight=1.0, exponent=0.5),
+    wire.ReservedBudget(role="crew", share=0.25),
+    UNMET_DEADLINE,
     wire.Publisher(id="p0", switch="s0", publications=(PUBLICATION,), transport="tcp"),
     from_plain(Scenario, site()),
     wire.Statistics(

@@ -1,0 +1,132 @@
+"""QoS 1 and 2: flows of their own, never dropped, within what their role may reserve."""
+
+from typing import Any
+
+import pytest
+from small_site import Document, published, site, subscribed, topic
+
+from firedex.planning import Plan, plan_scenario
+from firedex.wire import Assignment, Scenario, WireError, from_plain
+
+TOPICS = [f"t/{n}" for n in range(6)]
+"""10 events of 800 bits a second each."""
+
+
+def site_with(*acknowledged: int, bandwidth: float = 40_000.0, **planning: Any) -> Document:
+    document = site(
+        topics=[topic(name) for name in TOPICS],
+        publishers=[published("p0", dict.fromkeys(TOPICS, 10.0))],
+        subscribers=[subscribed("command", *TOPICS)],
+        planning=planning,
+    )
+    del document["assignment"]
+    for rank, subscription in enumerate(document["subscribers"][0]["subscriptions"]):
+        subscription["utility"]["weight"] = float(len(TOPICS) - rank)
+        subscription["qos"] = int(rank in acknowledged)
+    document["network"]["switches"][1]["bandwidth_bits_per_second"] = bandwidth
+    return document
+
+
+def plan_of(document: Document, **policies: Any) -> Plan:
+    return plan_scenario(from_plain(Scenario, document), **policies)
+
+
+def entries(plan: Plan) -> dict[str, Assignment]:
+    return {entry.filter: entry for entry in plan.assignment}
+
+
+@pytest.mark.parametrize("flows", [2, 3, 4, 6, 8])
+def test_kinds_never_share_a_flow(flows: int) -> None:
+    plan = entries(plan_of(site_with(1, 4, flows_per_subscriber=flows)))
+    acknowledged = {plan[name].flow for name in ("t/1", "t/4")}
+    others = {plan[name].flow for name in TOPICS if name not in ("t/1", "t/4")}
+    assert not acknowledged & others
+    assert len(acknowledged | others) == min(flows, 6)
+    assert plan["t/1"].drop_rate == plan["t/4"].drop_rate == 0
+
+
+def test_classes_follow_the_rank_whatever_the_kind() -> None:
+    plan = entries(plan_of(site_with(1, 4)))
+    assert [plan[name].priority for name in TOPICS] == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_is_reserved_is_not_there_for_others() -> None:
+    plan = plan_of(site_with(4, 5))
+    drops = {name: entry.drop_rate for name, entry in entries(plan).items()}
+    assert plan.table.switches()[1].utilization == pytest.approx(0.9)
+    assert sum(1 - drops[name] for name in TOPICS[:4]) == pytest.approx(4.5 - 2)
+
+
+def test_one_flow_for_both_kinds_drops_nothing_and_says_so() -> None:
+    plan = plan_of(site_with(3, flows_per_subscriber=1))
+    assert {entry.drop_rate for entry in plan.assignment} == {0.0}
+    assert plan.report.undropped_subscribers == ("command",)
+
+
+def test_everything_acknowledged_within_the_bandwidth() -> None:
+    plan = plan_of(site_with(*range(6), bandwidth=60_000.0))
+    assert {entry.drop_rate for entry in plan.assignment} == {0.0}
+    assert plan.report.overcommitted == ()
+
+
+@pytest.mark.parametrize("policy", ["optimized", "deadline-aware", "flat", "exponential"])
+def test_more_than_there_is_degrades_and_names_the_switch_and_the_excess(policy: str) -> None:
+    plan = plan_of(site_with(*range(6)), drop_policy=policy)
+    (over,) = plan.report.overcommitted
+    assert (over.switch, over.queue, over.role) == ("s1", "s1 to hosts", None)
+    assert over.reserved == pytest.approx(1.2)
+    assert over.available == pytest.approx(0.9)
+    assert over.excess == pytest.approx(0.3)
+    assert over.excess_bits_per_second == pytest.approx(12_000)
+    assert {entry.drop_rate for entry in plan.assignment} == {0.0}
+
+
+def test_the_worthiest_are_served_within_the_budget_and_the_rest_last() -> None:
+    plan = plan_of(site_with(*range(6)))
+    classes = {name: entry.priority for name, entry in entries(plan).items()}
+    # 4.5 of the six fit
+    assert classes["t/4"] == classes["t/5"] == 7
+    assert max(classes[name] for name in TOPICS[:4]) < 7
+
+
+def test_a_roles_budget_limits_what_it_reserves() -> None:
+    budgets = [{"role": "crew", "share": 0.5}]
+    plan = plan_of(site_with(0, 1, 2, 3, reserved_budgets=budgets))
+    (over,) = plan.report.overcommitted
+    assert (over.role, over.switch) == ("crew", "s1")
+    assert over.excess == pytest.approx(0.8 - 0.5)
+    classes = {name: entry.priority for name, entry in entries(plan).items()}
+    assert [classes[name] for name in ("t/2", "t/3")] == [7, 7]
+    assert {entries(plan)[name].drop_rate for name in ("t/2", "t/3")} == {0.0}
+
+
+def test_a_budget_is_the_roles_and_nobody_elses() -> None:
+    document = site_with(*range(6), reserved_budgets=[{"role": "crew", "share": 0.4}])
+    modest = subscribed("chief", "t/0", qos=1)
+    document["subscribers"].append({**modest, "role": "command"})
+    plan = plan_of(document)
+    assert [over.role for over in plan.report.overcommitted] == ["crew"]
+    chief = next(entry for entry in plan.assignment if entry.subscriber == "chief")
+    assert chief.priority == 0
+
+
+def test_asking_for_qos_1_does_not_buy_priority() -> None:
+    """Everything at QoS 1 gets no more into the higher classes than the budget holds."""
+    fair = site_with(reserved_budgets=[{"role": "crew", "share": 0.2}])
+    fair["subscribers"].append(subscribed("rival", *TOPICS))
+    greedy = site_with(reserved_budgets=[{"role": "crew", "share": 0.2}])
+    greedy["subscribers"].append(subscribed("rival", *TOPICS, qos=1))
+    before, after = plan_of(fair), plan_of(greedy)
+
+    def served(plan: Plan) -> float:
+        rows = [row for row in plan.table.rows() if row.subscriber == "rival"]
+        return sum(row.offered_events_per_second for row in rows if row.priority < 7)
+
+    assert served(after) <= 0.2 * 40_000 / 800 + 1e-9
+    assert served(after) < served(before)
+
+
+def test_a_role_has_one_budget() -> None:
+    doubled = [{"role": "crew", "share": 0.2}, {"role": "crew", "share": 0.3}]
+    with pytest.raises(WireError, match=r"reserved_budgets: .*more than one budget for crew"):
+        from_plain(Scenario, site_with(reserved_budgets=doubled))
