@@ -19,6 +19,7 @@ from firedex.planning.convex_solver import solve_with_cvxpy
 from firedex.planning.price_search import solve_by_prices
 from firedex.planning.utility_pieces import UtilityPieces
 from firedex.wire import LogUtility, Scenario
+from firedex_models import UtilityColumns
 
 __all__ = ["plan_scale"]
 
@@ -153,7 +154,7 @@ def _problem(random: np.random.Generator) -> AllocationProblem:
     weights = random.exponential(0.7, len(flow_of)) + 0.01
     load = random.exponential(1.0, FLOWS) * members
     pieces = UtilityPieces.of(
-        [LogUtility(weight=weight) for weight in weights.tolist()],
+        UtilityColumns([LogUtility(weight=weight) for weight in weights.tolist()]),
         np.ones(len(flow_of)),
         flow_of,
         FLOWS,

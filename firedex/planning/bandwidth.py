@@ -37,7 +37,7 @@ def allocation_problem(
     free = ~(kept | out)[loads.flow]
     return AllocationProblem(
         pieces=UtilityPieces.of(
-            [subscription.utility for subscription in site.subscriptions],
+            site.demand.utilities,
             np.where(out[site.subscription_flow], 0.0, loads.ceiling),
             site.subscription_flow,
             flows,

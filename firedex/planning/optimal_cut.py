@@ -19,6 +19,7 @@ from firedex.planning.flow_split import Kinds
 from firedex.planning.parts import part_of
 from firedex.planning.segment_choice import best_cuts, segment_values
 from firedex.planning.utility_pieces import UtilityPieces
+from firedex_models import UtilityColumns
 from firedex_models.demand import Demand
 from firedex_models.grouping import group_sums
 
@@ -125,7 +126,7 @@ class _Lists:
         block = part_of(kinds.place[droppable], count, np.full(len(count), LONGEST))
         key, item_of = np.unique(kinds.group[droppable] * LONGEST + block, return_inverse=True)
         groups, first = np.unique(key // LONGEST, return_index=True)
-        utilities = [demand.subscriptions[row].utility for row in droppable.tolist()]
+        utilities = UtilityColumns([demand.subscriptions[r].utility for r in droppable.tolist()])
         topics = max(len(demand.scenario.topics), 1)
         wanted = kinds.droppable[demand.member_subscription]
         pair = demand.subscriber[demand.member_subscription] * topics + demand.member_topic

@@ -1,6 +1,7 @@
 """What a subscription is worth to the planner, and the order that follows from it (paper §4.2)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -19,11 +20,30 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The places of subscriptions, 0 the worthiest: among their subscriber's own, and among all."""
+    """The places of subscriptions, 0 the worthiest: among their subscriber's own, and among all.
 
+    Equals stay as they were ``before``, then go by ``name``.
+    """
+
+    demand: Demand
     worth: Floats
-    own_place: Integers
-    global_place: Integers
+    before: Integers
+    name: Integers
+
+    @cached_property
+    def own_place(self) -> Integers:
+        """The place among the subscriber's own."""
+        subscriber = self.demand.subscriber
+        order = np.lexsort((self.name, self.before, -self.worth, subscriber))
+        start = np.searchsorted(subscriber[order], np.arange(len(self.demand.scenario.subscribers)))
+        return _places(order, start[subscriber[order]])
+
+    @cached_property
+    def global_place(self) -> Integers:
+        """The place among all."""
+        whose = _alphabetical([s.id for s in self.demand.scenario.subscribers])
+        keys = (whose[self.demand.subscriber], self.name, self.before, -self.worth)
+        return _places(np.lexsort(keys), 0)
 
 
 def rank(
@@ -36,17 +56,12 @@ def rank(
     the others keep theirs when one is added. ``none`` ranks as ``bandwidth-adjusted`` does: there
     are flows to fill even where there is but one class.
     """
-    worth = _worth(demand, inbound, policy, seed)
-    name = _places([subscription.filter for subscription in demand.subscriptions])
-    own = np.lexsort((name, before, -worth, demand.subscriber))
-    start = np.searchsorted(demand.subscriber[own], np.arange(len(demand.scenario.subscribers)))
-    own_place = np.empty_like(own)
-    own_place[own] = np.arange(len(own)) - start[demand.subscriber[own]]
-    whose = _places([subscriber.id for subscriber in demand.scenario.subscribers])
-    every = np.lexsort((whose[demand.subscriber], name, before, -worth))
-    global_place = np.empty_like(every)
-    global_place[every] = np.arange(len(every))
-    return Ranking(worth=worth, own_place=own_place, global_place=global_place)
+    return Ranking(
+        demand=demand,
+        worth=_worth(demand, inbound, policy, seed),
+        before=before,
+        name=_alphabetical([subscription.filter for subscription in demand.subscriptions]),
+    )
 
 
 def _worth(demand: Demand, inbound: Inbound, policy: PriorityPolicy, seed: int) -> Floats:
@@ -73,6 +88,12 @@ def _drawn(demand: Demand, seed: int) -> Floats:
     return np.array([int.from_bytes(digest, "big") for digest in drawn], dtype=float)
 
 
-def _places(names: list[str]) -> Integers:
+def _places(order: Integers, start: Integers | int) -> Integers:
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - start
+    return place
+
+
+def _alphabetical(names: list[str]) -> Integers:
     place = {name: row for row, name in enumerate(sorted(set(names)))}
     return np.array([place[name] for name in names], dtype=np.int64)

@@ -8,7 +8,6 @@ over the subscriptions of the flow; straight lines and caps are ramps of the thi
 ordered by flow; ramps by their end within a flow.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,17 +18,14 @@ from firedex.wire import (
     CappedUtility,
     LinearUtility,
     LogUtility,
-    PiecewiseLinearUtility,
     PowerUtility,
-    Utility,
 )
+from firedex_models import UtilityColumns
 
 __all__ = ["UtilityPieces"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Piece = tuple[int, float, float]
-"""Which subscription, and the two numbers of the piece."""
 
 
 class UtilityPieces(NamedTuple):
@@ -49,28 +45,15 @@ class UtilityPieces(NamedTuple):
 
     @classmethod
     def of(
-        cls, utilities: Sequence[Utility], ceiling: Floats, flow: Integers, flows: int
+        cls, utilities: UtilityColumns, ceiling: Floats, flow: Integers, flows: int
     ) -> "UtilityPieces":
         """The pieces of subscriptions with these ceilings (ξ), each on its flow."""
-        logs: list[Piece] = []
-        powers: list[Piece] = []
-        ramps: list[Piece] = []
         edges = np.zeros((flows, 3))
-        for row, (utility, most) in enumerate(zip(utilities, ceiling.tolist(), strict=True)):
-            weight = utility.weight
-            if isinstance(utility, PiecewiseLinearUtility):
-                edges[flow[row], 0] += weight * utility.points[0][1]
-            if weight <= 0 or most <= 0:
-                continue
-            if isinstance(utility, LogUtility):
-                logs.append((row, weight, most))
-            elif isinstance(utility, PowerUtility) and utility.exponent < 1:
-                powers.append((row, weight * most**utility.exponent, utility.exponent))
-            else:
-                ramps += [(row, *ramp) for ramp in _ramps(utility, weight, most)]
+        for row, _, worths in utilities.points:
+            edges[flow[row], 0] += utilities.weight[row] * worths[0]
         start = np.zeros((flows + 1, 3), dtype=np.int64)
         columns = []
-        for kind, pieces in enumerate((logs, powers, ramps)):
+        for kind, pieces in enumerate(_take_apart(utilities, ceiling)):
             start[1:, kind], column = _by_flow(pieces, flow, flows)
             columns.append(column)
         for kind in (0, 2):
@@ -95,27 +78,62 @@ class UtilityPieces(NamedTuple):
         return gain
 
 
-def _ramps(utility: Utility, weight: float, ceiling: float) -> list[tuple[float, float]]:
-    """(slope, end) in units of x; concave lines are the sum of ramps with falling ends."""
-    if isinstance(utility, LinearUtility | PowerUtility):
-        return [(weight * ceiling, 1.0)]
-    if isinstance(utility, CappedUtility):
-        return [(weight * ceiling / utility.enough, min(utility.enough / ceiling, 1.0))]
-    if not isinstance(utility, PiecewiseLinearUtility):
-        raise TypeError(type(utility).__name__)
-    rates, worths = np.array(utility.points).T
+def _take_apart(utilities: UtilityColumns, ceiling: Floats) -> tuple[Floats, Floats, Floats]:
+    """Logs, powers and ramps, each with its subscription's row and its two numbers.
+
+    What is worth nothing has no pieces.
+    """
+    weight, parameter = utilities.weight, utilities.parameter
+    some = (weight > 0) & (ceiling > 0)
+
+    def rows_of(kind: type) -> Integers:
+        rows = utilities.rows[kind]
+        return rows[some[rows]]
+
+    logs = rows_of(LogUtility)
+    powers = rows_of(PowerUtility)
+    straight = np.append(rows_of(LinearUtility), powers[parameter[powers] >= 1])
+    powers = powers[parameter[powers] < 1]
+    capped = rows_of(CappedUtility)
+    enough = parameter[capped]
+    ramps = [
+        _table(straight, weight[straight] * ceiling[straight], np.ones(len(straight))),
+        _table(
+            capped,
+            weight[capped] * ceiling[capped] / enough,
+            np.minimum(enough / ceiling[capped], 1.0),
+        ),
+        *(
+            _ramps(row, rates, worths, weight[row], ceiling[row])
+            for row, rates, worths in utilities.points
+            if some[row]
+        ),
+    ]
+    return (
+        _table(logs, weight[logs], ceiling[logs]),
+        _table(powers, weight[powers] * ceiling[powers] ** parameter[powers], parameter[powers]),
+        np.concatenate(ramps),
+    )
+
+
+def _table(row: Integers, first: Floats, second: Floats) -> Floats:
+    return np.column_stack([row.astype(float), first, second])
+
+
+def _ramps(row: int, rates: Floats, worths: Floats, weight: float, ceiling: float) -> Floats:
+    """Concave lines are the sum of ramps: one for every point at which the slope falls."""
     slopes = np.append(np.diff(worths) / np.diff(rates), 0.0)
     falls = np.maximum(slopes[:-1] - slopes[1:], 0.0)
-    return [
-        (weight * ceiling * fall, min(end / ceiling, 1.0))
-        for fall, end in zip(falls.tolist(), rates[1:].tolist(), strict=True)
-        if fall > 0
-    ]
+    kinks = np.flatnonzero(falls > 0)
+    return _table(
+        np.full(len(kinks), row),
+        weight * ceiling * falls[kinks],
+        np.minimum(rates[1:][kinks] / ceiling, 1.0),
+    )
 
 
-def _by_flow(pieces: Sequence[Piece], flow: Integers, flows: int) -> tuple[Integers, Floats]:
+def _by_flow(table: Floats, flow: Integers, flows: int) -> tuple[Integers, Floats]:
     """Where the pieces of each flow end, and their two numbers in that order."""
-    table = np.array(pieces, dtype=float).reshape(-1, 3)
     row = table[:, 0].astype(np.int64)
     order = np.lexsort((row, table[:, 2], flow[row]))
     ends = np.cumsum(np.bincount(flow[row], minlength=flows))

@@ -15,6 +15,7 @@ from firedex.wire import (
     PowerUtility,
     Utility,
 )
+from firedex_models import UtilityColumns
 
 __all__ = ["KINDS", "random_problem", "random_utility"]
 
@@ -67,7 +68,7 @@ def random_problem(
     limit = np.full((hops, classes), 0.9)
     limit[:, :-1] = random.uniform(0.2, 1.0, (hops, classes - 1))
     return AllocationProblem(
-        pieces=UtilityPieces.of(utilities, ceiling, flow_of, flows),
+        pieces=UtilityPieces.of(UtilityColumns(utilities), ceiling, flow_of, flows),
         priority=random.integers(0, classes, flows),
         hop=hop,
         flow=flow,

@@ -13,7 +13,7 @@ from firedex.planning.errors import SolverFailed
 from firedex.planning.price_search import solve_by_prices
 from firedex.planning.utility_pieces import UtilityPieces
 from firedex.wire import LinearUtility, LogUtility, PowerUtility, Utility
-from firedex_models import utility_of
+from firedex_models import UtilityColumns, utility_of
 
 PROBLEMS = 25
 """For each of ten sizes."""
@@ -84,7 +84,7 @@ def one_hop(
     utilities: list[Utility], load: list[float], limit: float = 0.9, priority: int = 0
 ) -> AllocationProblem:
     flows = len(load)
-    pieces = UtilityPieces.of(utilities, np.ones(flows), np.arange(flows), flows)
+    pieces = UtilityPieces.of(UtilityColumns(utilities), np.ones(flows), np.arange(flows), flows)
     return AllocationProblem(
         pieces=pieces,
         priority=np.full(flows, priority),
@@ -144,7 +144,9 @@ def test_extreme_weights_and_loads(weight: float, load: float) -> None:
 def test_ten_thousand_subscriptions_on_one_flow() -> None:
     random = np.random.default_rng(9)
     utilities = [random_utility(random) for _ in range(10_000)]
-    pieces = UtilityPieces.of(utilities, np.ones(10_000), np.zeros(10_000, dtype=np.int64), 1)
+    pieces = UtilityPieces.of(
+        UtilityColumns(utilities), np.ones(10_000), np.zeros(10_000, dtype=np.int64), 1
+    )
     problem = AllocationProblem(
         pieces=pieces,
         priority=np.zeros(1, dtype=np.int64),
@@ -163,7 +165,7 @@ def test_pieces_add_up_to_the_utilities() -> None:
     utilities = [random_utility(random) for _ in range(300)]
     ceiling = random.uniform(0, 1, 300)
     flow = random.integers(0, 20, 300)
-    pieces = UtilityPieces.of(utilities, ceiling, flow, 20)
+    pieces = UtilityPieces.of(UtilityColumns(utilities), ceiling, flow, 20)
     for x in (0.0, 0.1, 0.5, 0.77, 1.0):
         by_hand = np.zeros(20)
         for row, utility in enumerate(utilities):
@@ -187,7 +189,7 @@ def test_a_power_next_to_a_line_is_not_mistaken_for_nothing() -> None:
         PowerUtility(weight=0.19, exponent=0.998),
         LinearUtility(weight=0.9),
     ]
-    pieces = UtilityPieces.of(flow, np.ones(3), np.zeros(3, dtype=np.int64), 1)
+    pieces = UtilityPieces.of(UtilityColumns(flow), np.ones(3), np.zeros(3, dtype=np.int64), 1)
     price = np.array([4.09])
     best = pieces.best(price)
     grid = np.linspace(1e-6, 1, 100_001)
@@ -199,7 +201,9 @@ def test_a_power_next_to_a_line_is_not_mistaken_for_nothing() -> None:
 def test_the_bound_on_what_can_be_gained_holds_wherever_it_is_taken() -> None:
     random = np.random.default_rng(13)
     utilities = [random_utility(random) for _ in range(400)]
-    pieces = UtilityPieces.of(utilities, np.ones(400), np.repeat(np.arange(100), 4), 100)
+    pieces = UtilityPieces.of(
+        UtilityColumns(utilities), np.ones(400), np.repeat(np.arange(100), 4), 100
+    )
     price = random.exponential(3.0, 100)
     best = pieces.best(price)
     top = pieces.worth(best) - price * best
