@@ -14,6 +14,8 @@ from firedex.wire import DropPolicy, PriorityPolicy, Ranking, Solver, Split, to_
 
 __all__ = ["plan"]
 
+LARGEST_SEED = 2**53
+
 
 @click.command(
     short_help="Assign flows, priorities and drop rates.",
@@ -35,7 +37,7 @@ __all__ = ["plan"]
 @click.option(
     "--split", type=click.Choice(get_args(Split)), help="How a ranked list is cut into flows."
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Of the random priority policy.")
+@click.option("--seed", type=click.IntRange(0, LARGEST_SEED), help="Of the random priority policy.")
 @click.option(
     "--solver",
     type=click.Choice(get_args(Solver)),

@@ -84,15 +84,17 @@ class AllocationProblem:
     def prices_of_flows(self, price: Floats) -> Floats:
         """What each flow pays for a unit of x, with a price on every limit (hops × classes)."""
         to_lower = np.cumsum(price[:, ::-1], axis=1)[:, ::-1]
-        pays = self.load * to_lower[self.hop, self.priority[self.flow]]
-        return group_sums(self.flow, pays, self.flows)
+        price_here = to_lower[self.hop, self.priority[self.flow]]
+        loads = self.load > 0  # what loads nothing pays nothing, even where there is no room
+        return group_sums(self.flow[loads], self.load[loads] * price_here[loads], self.flows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation:
     """A solution: what passes of each flow, at which prices, and how far from the optimum at most.
 
-    ``gap``: the dual gap, relative to the utility. ``excess``: the largest load above a limit.
+    ``gap``: the dual gap, relative to the utility (to all there is, where that is 0). ``excess``:
+    the largest load above a limit.
     """
 
     problem: AllocationProblem
@@ -118,7 +120,8 @@ class Allocation:
         price = np.where(np.isfinite(self.price), self.price, 0.0)
         spare = np.where(price > 0, problem.limit - problem.used(self.passing), 0.0)
         gap = np.maximum(more - less, 0.0)[~barred].sum() + (price * np.maximum(spare, 0.0)).sum()
-        return float(gap / max(self.worth, np.finfo(float).tiny)) if gap > 0 else 0.0
+        earned = self.worth or problem.worth(np.ones(problem.flows))
+        return float(gap / earned) if gap > 0 and earned > 0 else 0.0
 
     @cached_property
     def excess(self) -> float:

@@ -16,66 +16,108 @@ __all__ = ["solve_with_cvxpy"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 ATTEMPTS: tuple[dict[str, float], ...] = (
     {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10},
-    {},
+    {"tol_gap_abs": 1e-8, "tol_gap_rel": 1e-8, "tol_feas": 1e-8},
     {"max_step_fraction": 0.9},
     {"static_regularization_constant": 1e-7},
 )
 """Clarabel's settings, one after another until it succeeds: from tight to forgiving."""
-ACCEPTABLE_GAP = 1e-6
+GOOD_GAP = 1e-9
+WORST_GAP = 1e-3
+"""A certificate to stop at, and one that is none."""
 
 
 def solve_with_cvxpy(problem: AllocationProblem) -> Allocation:
-    """The optimum by an interior-point method, with its prices; its status is checked."""
+    """The optimum by an interior-point method, with its prices; its status is checked.
+
+    Solved is only what is to be decided. What no limit concerns passes whole, what has no room not
+    at all, and what is worth nothing shares what is left in the end.
+    """
+    concerned = problem.limited[problem.hop] & (problem.load > 0)
+    loading = np.zeros(problem.flows, dtype=bool)
+    loading[problem.flow[concerned]] = True
+    barred, closed = _without_room(problem)
+    worthless = problem.pieces.best(np.full(problem.flows, np.finfo(float).tiny)) == 0
+    open_flows = np.flatnonzero(loading & ~barred & ~worthless)
+    passing = np.where(loading, 0.0, 1.0)
+    price = np.where(closed, np.inf, 0.0)
+    if len(open_flows):
+        passing, price = _best_attempt(problem, open_flows, passing, price)
+    passing = _fill_up(problem, passing, loading & ~barred & worthless)
+    return Allocation(problem=problem, passing=passing, price=price, solver="cvxpy")
+
+
+def _best_attempt(
+    problem: AllocationProblem, flows: Integers, passing: Floats, price: Floats
+) -> tuple[Floats, Floats]:
+    """x of these flows, and prices, by the first attempt whose certificate is good."""
     cp: Any = import_module("cvxpy")  # takes a second, and most plans do without
     rows, matrix, limit = _limits(problem)
-    passing = cp.Variable(problem.flows, bounds=[0.0, 1.0])
-    fits = matrix @ passing <= limit
-    worth, definitions = _worth(cp, problem, passing)
+    x = cp.Variable(len(flows), bounds=[0.0, 1.0])
+    fits = matrix[:, flows] @ x <= limit
+    worth, definitions = _worth(cp, problem, flows, x)
     # in units of what there is to earn: interior points like numbers around one
-    whole = max(problem.worth(np.ones(problem.flows)), np.finfo(float).tiny)
+    whole = problem.worth(np.ones(problem.flows))
     task = cp.Problem(cp.Maximize(worth / whole), [*([fits] if len(rows) else []), *definitions])
-    status = _solve(cp, task)
-    if passing.value is None:
-        raise SolverFailed(f"its status is {status!r}")
-    price = np.zeros(problem.limit.size)
-    if len(rows):
-        price[rows] = np.maximum(fits.dual_value, 0.0) * whole
-    solved = Allocation(
-        problem=problem,
-        passing=_within_limits(problem, np.clip(passing.value, 0.0, 1.0)),
-        price=price.reshape(problem.limit.shape),
-        solver="cvxpy",
-    )
-    if status != cp.OPTIMAL and solved.gap > ACCEPTABLE_GAP:
-        raise SolverFailed(f"its status is {status!r} and the dual gap {solved.gap:.1e}")
-    return solved
-
-
-def _solve(cp: Any, task: Any) -> str:
-    """Solve as tightly as the problem lets; the status, which is good or is an error."""
     said = ""
+    best: Allocation | None = None
     for options in ATTEMPTS:
-        try:
-            with catch_warnings():
-                simplefilter("ignore", UserWarning)  # about accuracy, which the gap tells exactly
-                task.solve(solver=cp.CLARABEL, **options)
-        except cp.error.SolverError as error:
-            said = str(error).split(". ")[0]
+        status = _status(cp, task, options)
+        if x.value is None or status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+            said = said or f"its status is {status!r}"
             continue
-        if task.status == cp.OPTIMAL:
+        chosen, asked = passing.copy(), price.copy()
+        chosen[flows] = np.clip(x.value, 0.0, 1.0)
+        if len(rows):
+            asked.ravel()[rows] = np.maximum(fits.dual_value, 0.0) * whole
+        made = Allocation(
+            problem=problem, passing=_within_limits(problem, chosen), price=asked, solver="cvxpy"
+        )
+        best = made if best is None or made.gap < best.gap else best
+        if best.gap <= GOOD_GAP:
             break
-        said = f"its status is {task.status!r}"
-    if task.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+    if best is None:
         raise SolverFailed(said)
+    if best.gap > WORST_GAP:
+        raise SolverFailed(f"the dual gap is {best.gap:.1e}")
+    return best.passing, best.price
+
+
+def _status(cp: Any, task: Any, options: dict[str, float]) -> str:
+    """What became of an attempt."""
+    try:
+        with catch_warnings():
+            simplefilter("ignore", UserWarning)  # about accuracy, which the gap tells exactly
+            task.solve(solver=cp.CLARABEL, **options)
+    except cp.error.SolverError as error:
+        return str(error).split(". ")[0]
     return str(task.status)
+
+
+def _without_room(problem: AllocationProblem) -> tuple[Booleans, Booleans]:
+    """Flows of which nothing may pass, and the limits (hops × classes) that say so."""
+    closed = problem.binding & (problem.limit <= 0)
+    below = np.flip(np.logical_or.accumulate(np.flip(closed, 1), axis=1), 1)
+    stuck = below[problem.hop, problem.priority[problem.flow]] & (problem.load > 0)
+    barred = np.zeros(problem.flows, dtype=bool)
+    barred[problem.flow[stuck]] = True
+    return barred, closed
+
+
+def _fill_up(problem: AllocationProblem, passing: Floats, worthless: Booleans) -> Floats:
+    """Let what is worth nothing have, all alike, what the others leave."""
+    more = problem.used(np.where(worthless, 1.0, 0.0))
+    room = np.maximum(problem.limit - problem.used(passing), 0.0)
+    share = np.divide(room, more, out=np.ones_like(room), where=more > 0)
+    return np.where(worthless, np.minimum(share, 1.0).min(initial=1.0), passing)
 
 
 def _limits(problem: AllocationProblem) -> tuple[Integers, Any, Floats]:
     """Rows of ``limit`` that can bind, the loads of flows on them, and what they allow."""
     classes = problem.limit.shape[1]
-    rows = np.flatnonzero(problem.binding.ravel())
+    rows = np.flatnonzero((problem.binding & (problem.limit > 0)).ravel())
     position = np.full(problem.limit.size, -1)
     position[rows] = np.arange(len(rows))
     pieces_row, pieces_flow, pieces_load = [], [], []
@@ -92,21 +134,28 @@ def _limits(problem: AllocationProblem) -> tuple[Integers, Any, Floats]:
     return rows, matrix, np.maximum(problem.limit.ravel()[rows], 0.0)
 
 
-def _worth(cp: Any, problem: AllocationProblem, passing: Any) -> tuple[Any, list[Any]]:
-    """ΣU, and the constraints that define the powers in it."""
-    start, logs, powers, ramps, edges = problem.pieces
-    flow = [np.repeat(np.arange(problem.flows), np.diff(start[:, kind])) for kind in range(3)]
-    worth: Any = float(edges[:, 0].sum())
+def _worth(cp: Any, problem: AllocationProblem, flows: Integers, x: Any) -> tuple[Any, list[Any]]:
+    """ΣU of these flows but for constants, and the constraints that define the powers in it."""
+    start, logs, powers, ramps, _ = problem.pieces
+    position = np.full(problem.flows, -1)
+    position[flows] = np.arange(len(flows))
+    flow, kept = [], []
+    for kind, pieces in enumerate((logs, powers, ramps)):
+        of = position[np.repeat(np.arange(problem.flows), np.diff(start[:, kind]))]
+        flow.append(of[of >= 0])
+        kept.append(pieces[of >= 0])
+    logs, powers, ramps = kept
+    worth: Any = 0.0
     definitions = []
     if len(logs):
-        worth = worth + logs[:, 0] @ cp.log1p(cp.multiply(logs[:, 1], passing[flow[0]]))
+        worth = worth + logs[:, 0] @ cp.log1p(cp.multiply(logs[:, 1], x[flow[0]]))
     if len(powers):
         power = cp.Variable(len(powers), nonneg=True)
         one = np.ones(len(powers))
-        definitions.append(cp.PowCone3D(passing[flow[1]], one, power, powers[:, 1]))
+        definitions.append(cp.PowCone3D(x[flow[1]], one, power, powers[:, 1]))
         worth = worth + powers[:, 0] @ power
     if len(ramps):
-        worth = worth + ramps[:, 0] @ cp.minimum(passing[flow[2]], ramps[:, 1])
+        worth = worth + ramps[:, 0] @ cp.minimum(x[flow[2]], ramps[:, 1])
     return worth, definitions
 
 
@@ -118,8 +167,4 @@ def _within_limits(problem: AllocationProblem, passing: Floats) -> Floats:
     factor = np.maximum.accumulate(over[:, ::-1], axis=1)[:, ::-1]  # classes 0 … k count in all ≥ k
     shrink = np.ones(problem.flows)
     np.maximum.at(shrink, problem.flow, factor[problem.hop, problem.priority[problem.flow]])
-    barred = np.zeros(problem.flows, dtype=bool)
-    closed = np.flip(np.logical_or.accumulate(np.flip(problem.limit <= 0, 1), axis=1), 1)
-    stuck = closed[problem.hop, problem.priority[problem.flow]] & (problem.load > 0)
-    barred[problem.flow[stuck]] = True
-    return np.where(barred, 0.0, passing / shrink)
+    return passing / shrink

@@ -68,6 +68,11 @@ class DeadlinePlan:
     closed: Booleans
     spare: Floats
 
+    @property
+    def missed(self) -> int:
+        """How many deadlines are not met."""
+        return int((self.table.deadline_met == 0).sum())
+
 
 def keep_deadlines(
     site: Site, loads: DownlinkLoads, kept: Booleans, tolerance: float, evaluate: Evaluate
@@ -119,10 +124,9 @@ class _Search:
                 break
             tried = self._keep(self._most_demanding(share, costly, best), best.closed)
             best = tried if _better(tried, best, WORTH_GIVING_UP) else best
-        if best.closed.any() or costly.any():
-            tried = self._keep(np.ones_like(self._due), self._no_flow)
-            best = tried if _better(tried, best, WORTH_GIVING_UP) else best
-        return best
+        without = self._keep(np.ones_like(self._due), self._no_flow)
+        margin = WORTH_GIVING_UP if without.missed > best.missed else 0.0
+        return without if _better(without, best, margin) else best
 
     def _close_lowest(self, now: DeadlinePlan) -> Booleans | None:
         """Flows without which the classes above could wait longer; ``None`` if there are none left.

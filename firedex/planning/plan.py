@@ -11,11 +11,13 @@ from firedex.planning.allocation import Allocation, AllocationProblem
 from firedex.planning.bandwidth import allocation_problem, kept_load, solve
 from firedex.planning.deadlines import keep_deadlines
 from firedex.planning.drop_policies import CLASS_RULES, passing_by_class
+from firedex.planning.errors import PlanningError
 from firedex.planning.flow_split import FlowSplit, Kinds, equal_cut, make_flows, sort_into_kinds
+from firedex.planning.lone_flows import on_lone_flows
 from firedex.planning.moves import keep_cut, moved_subscriptions, previous_numbers, renumber
 from firedex.planning.optimal_cut import optimal_cut
 from firedex.planning.ranking import Ranking, rank
-from firedex.planning.reservations import reserve
+from firedex.planning.reservations import overcommitted_hops, reserve
 from firedex.planning.unmet_deadlines import unmet_deadlines
 from firedex.wire import (
     Assignment,
@@ -32,7 +34,7 @@ from firedex_models import PredictionTable, predict_site
 from firedex_models.demand import Demand, compile_demand
 from firedex_models.downlink_loads import DownlinkLoads, downlink_loads
 from firedex_models.inbound import Inbound, travel_to_broker
-from firedex_models.site import Flows, Site, assign
+from firedex_models.site import Site
 
 __all__ = ["Plan", "plan_scenario"]
 
@@ -132,13 +134,12 @@ class _Planner:
     def plan(self, previous: Sequence[Assignment] | None) -> Plan:
         demand, planning = self._demand, self._planning
         before = previous_numbers(demand, previous)
-        ranking = rank(demand, self._inbound, planning.priority_policy, planning.seed, before)
-        alone = self._alone()
-        reservations = reserve(demand, planning, alone[1] if alone else None, ranking)
+        ranking = rank(demand, self._inbound, planning.priority_policy, planning.seed)
+        reservations = reserve(demand, self._inbound, planning, ranking)
         kinds = sort_into_kinds(
             demand, reservations.excessive, ranking, planning.flows_per_subscriber
         )
-        cut, split_gap = self._cut(ranking, kinds, alone)
+        cut, split_gap = self._cut(ranking, kinds)
         made = self._attempt(ranking, kinds, cut, before)
         kept = None
         if previous:
@@ -160,38 +161,25 @@ class _Planner:
                 split_gap=split_gap,
                 moved_subscriptions=moved_subscriptions(final.split, before) if previous else None,
                 kept_previous_flows=kept is not None,
-                overcommitted=reservations.overcommitted,
+                overcommitted=(
+                    *reservations.overcommitted,
+                    *overcommitted_hops(demand, self._kept_load(final.split), self._limit),
+                ),
                 undropped_subscribers=tuple(subscribers[row].id for row in kinds.undropped),
                 unmet_deadlines=unmet_deadlines(table),
             ),
         )
 
-    def _alone(self) -> tuple[Site, DownlinkLoads] | None:
-        """Every subscription on a flow of its own: for reservations and for bounds."""
-        demand = self._demand
-        if not demand.acknowledged.any() and self._planning.split == "equal":
-            return None
-        rows = np.arange(len(demand.subscriptions))
-        nothing = np.zeros(len(rows), dtype=np.int64)
-        flows = Flows(
-            subscriber=demand.subscriber,
-            number=nothing,
-            priority=nothing,
-            drop_rate=np.zeros(len(rows)),
-            at_meter=np.zeros(len(rows), dtype=bool),
-        )
-        site = assign(demand, rows, flows)
-        return site, downlink_loads(site, self._inbound)
-
-    def _cut(
-        self, ranking: Ranking, kinds: Kinds, alone: tuple[Site, DownlinkLoads] | None
-    ) -> tuple[Integers, float | None]:
+    def _cut(self, ranking: Ranking, kinds: Kinds) -> tuple[Integers, float | None]:
         equal = equal_cut(kinds)
-        if self._planning.split == "equal" or alone is None:
+        if self._planning.split == "equal":
             return equal, None
-        site, loads = alone
+        site, loads = on_lone_flows(self._demand, self._inbound)
         limit = self._one_limit(site)
-        ideal = solve(allocation_problem(site, loads, ~kinds.droppable, limit), self._solver)
+        ideal = allocation_problem(site, loads, ~kinds.droppable, limit)
+        # what is kept rides on the same flows whatever becomes of the rest
+        kept = self._kept_load(self._flows(ranking, kinds, equal))
+        ideal = replace(ideal, limit=np.maximum(limit - kept[:, None], 0.0))
 
         def attempt(cut: Integers) -> Allocation:
             split = self._flows(ranking, kinds, cut)
@@ -199,8 +187,15 @@ class _Planner:
             its_loads = downlink_loads(made, self._inbound)
             return solve(allocation_problem(made, its_loads, split.kept, limit), self._solver)
 
-        found = optimal_cut(self._demand, kinds, equal, ideal, loads.ceiling, attempt)
-        return found.cut, found.gap
+        alone = solve(ideal, self._solver)
+        found = optimal_cut(self._demand, kinds, equal, alone, loads.ceiling, attempt)
+        proved = self._planning.drop_policy == "optimized"
+        return found.cut, found.gap if proved else None
+
+    def _kept_load(self, split: FlowSplit) -> Floats:
+        """What every hop must carry whole."""
+        site = split.site(self._demand)
+        return kept_load(site, downlink_loads(site, self._inbound), split.kept, 1)[:, 0]
 
     def _one_limit(self, site: Site) -> Floats:
         return np.full((len(site.downlinks.hops), 1), self._limit)
@@ -277,7 +272,10 @@ class _Planner:
         staying = keep_cut(self._demand, kinds, cut, before, self._planning.flows_per_subscriber)
         if staying is None:
             return None
-        tried = self._attempt(ranking, kinds, staying, before)
+        try:
+            tried = self._attempt(ranking, kinds, staying, before)
+        except PlanningError:
+            return None
         if moved_subscriptions(tried.split, before) >= moves:
             return None
         return tried if tried.worth >= made.worth * (1 - EQUAL) else None

@@ -22,19 +22,18 @@ Integers = NDArray[np.int64]
 class Ranking:
     """The places of subscriptions, 0 the worthiest: among their subscriber's own, and among all.
 
-    Equals stay as they were ``before``, then go by ``name``.
+    Equals go by ``name``.
     """
 
     demand: Demand
     worth: Floats
-    before: Integers
     name: Integers
 
     @cached_property
     def own_place(self) -> Integers:
         """The place among the subscriber's own."""
         subscriber = self.demand.subscriber
-        order = np.lexsort((self.name, self.before, -self.worth, subscriber))
+        order = np.lexsort((self.name, -self.worth, subscriber))
         start = np.searchsorted(subscriber[order], np.arange(len(self.demand.scenario.subscribers)))
         return _places(order, start[subscriber[order]])
 
@@ -42,14 +41,12 @@ class Ranking:
     def global_place(self) -> Integers:
         """The place among all."""
         whose = _alphabetical([s.id for s in self.demand.scenario.subscribers])
-        keys = (whose[self.demand.subscriber], self.name, self.before, -self.worth)
+        keys = (whose[self.demand.subscriber], self.name, -self.worth)
         return _places(np.lexsort(keys), 0)
 
 
-def rank(
-    demand: Demand, inbound: Inbound, policy: PriorityPolicy, seed: int, before: Integers
-) -> Ranking:
-    """Rank by a policy. Equals stay as they were ``before`` (flow numbers, −1: new), then by name.
+def rank(demand: Demand, inbound: Inbound, policy: PriorityPolicy, seed: int) -> Ranking:
+    """Rank by a policy.
 
     ``bandwidth-adjusted``: maximum utility per byte/s (paper Eq. 9); ``information-only``: maximum
     utility; ``random``: by a number drawn for each subscription from the seed and its name, so that
@@ -59,7 +56,6 @@ def rank(
     return Ranking(
         demand=demand,
         worth=_worth(demand, inbound, policy, seed),
-        before=before,
         name=_alphabetical([subscription.filter for subscription in demand.subscriptions]),
     )
 

@@ -6,9 +6,9 @@ The types only say which function is meant; ``firedex_models.utility`` evaluates
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from firedex.wire.values import NonNegative, value
+from firedex.wire.values import NonNegative, not_vanishing, value
 
 __all__ = [
     "CappedUtility",
@@ -19,7 +19,7 @@ __all__ = [
     "Utility",
 ]
 
-Fraction = Annotated[float, Field(strict=True, gt=0, le=1)]
+Fraction = Annotated[float, Field(strict=True, gt=0, le=1), AfterValidator(not_vanishing)]
 Point = tuple[NonNegative, NonNegative]
 SLOPE_TOLERANCE = 1e-9
 

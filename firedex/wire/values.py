@@ -20,6 +20,7 @@ __all__ = [
     "PositiveCount",
     "Priority",
     "Probability",
+    "not_vanishing",
     "value",
 ]
 
@@ -42,7 +43,8 @@ LARGEST = 1e15
 SMALLEST = 1e-12
 
 
-def _not_vanishing(number: float) -> float:
+def not_vanishing(number: float) -> float:
+    """Refuse a number so small that dividing by it is as good as dividing by nothing."""
     if number < SMALLEST:
         raise ValueError(f"must be at least {SMALLEST:g}, not {number!r}")
     return number
@@ -51,7 +53,7 @@ def _not_vanishing(number: float) -> float:
 Positive = Annotated[
     float,
     Field(strict=True, gt=0, le=LARGEST, allow_inf_nan=False),
-    AfterValidator(_not_vanishing),
+    AfterValidator(not_vanishing),
 ]
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=LARGEST, allow_inf_nan=False)]
 Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]

@@ -122,3 +122,46 @@ def test_a_changed_quality_of_service_leaves_its_flow() -> None:
     again = plan_of(document, first)
     flow = {entry.filter: entry.flow for entry in again.assignment}
     assert [name for name in flow if flow[name] == flow["t/01"]] == ["t/01"]
+
+
+def test_a_previous_plan_never_makes_planning_fail() -> None:
+    document = wanted(count=4, flows_per_subscriber=4, priorities=4)
+    document["network"]["switches"][1]["bandwidth_bits_per_second"] = 20_000.0
+    scenario = from_plain(Scenario, document)
+    crowded = [
+        Assignment(subscriber="command", filter=name, flow=0, priority=0) for name in TOPICS[:4]
+    ]
+    plan = plan_scenario(scenario, drop_policy="linear", previous=crowded)
+    fresh = plan_scenario(scenario, drop_policy="linear", previous=[])
+    assert [e.drop_rate for e in plan.assignment] == [e.drop_rate for e in fresh.assignment]
+
+
+def test_a_previous_plan_never_costs_utility() -> None:
+    capped = {"kind": "capped", "weight": 1.0, "enough": 0.3}
+    line = {"kind": "linear", "weight": 1.0}
+
+    def of(*wishes: tuple[str, Document]) -> Document:
+        document = site(
+            topics=[topic(name) for name in "abc"],
+            publishers=[published("p0", {"a": 300.0, "b": 300.0, "c": 100.0})],
+            subscribers=[subscribed("u0")],
+            planning={"flows_per_subscriber": 2, "priority_policy": "information-only"},
+        )
+        del document["assignment"]
+        document["subscribers"][0]["subscriptions"] = [
+            {"filter": name, "utility": utility} for name, utility in wishes
+        ]
+        document["network"]["switches"][1]["bandwidth_bits_per_second"] = 3e5
+        return document
+
+    first = plan_of(of(("a", capped), ("b", line)))
+    changed = of(("a", capped), ("b", line), ("c", line))
+    again, fresh = plan_of(changed, first), plan_of(changed)
+    assert again.table.utility.sum() >= fresh.table.utility.sum() * (1 - 1e-9)
+
+
+def test_a_global_ranking_is_stable_too() -> None:
+    document = wanted(count=3, ranking="global", priorities=2, flows_per_subscriber=2)
+    document["subscribers"].append(subscribed("crew", "t/00", "t/01"))
+    first = plan_of(document)
+    assert plan_scenario(first.planned).assignment == first.assignment

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from small_site import Document, published, site, subscribed, topic
+from small_site import Document, path_of_two_switches, published, site, subscribed, topic
 
 from firedex.planning import Plan, plan_scenario
 from firedex.wire import Assignment, Scenario, WireError, from_plain
@@ -105,7 +105,8 @@ def test_a_budget_is_the_roles_and_nobody_elses() -> None:
     modest = subscribed("chief", "t/0", qos=1)
     document["subscribers"].append({**modest, "role": "command"})
     plan = plan_of(document)
-    assert [over.role for over in plan.report.overcommitted] == ["crew"]
+    # and with everybody's, the switch is too small for what is never dropped
+    assert [over.role for over in plan.report.overcommitted] == ["crew", None]
     chief = next(entry for entry in plan.assignment if entry.subscriber == "chief")
     assert chief.priority == 0
 
@@ -124,6 +125,54 @@ def test_asking_for_qos_1_does_not_buy_priority() -> None:
 
     assert served(after) <= 0.2 * 40_000 / 800 + 1e-9
     assert served(after) < served(before)
+
+
+def test_events_that_come_once_are_reserved_once() -> None:
+    document = site_with()
+    document["subscribers"] = [subscribed("command", "t/0", "t/#", "+/0", "#", qos=1)]
+    document["planning"]["flows_per_subscriber"] = 1
+    document["network"]["switches"][1]["bandwidth_bits_per_second"] = 60_000.0
+    plan = plan_of(document)
+    assert plan.report.overcommitted == ()
+    assert {entry.priority for entry in plan.assignment} == {0}
+    assert plan.table.switches()[1].utilization == pytest.approx(0.8)
+
+
+def test_a_small_reservation_is_not_refused_for_a_large_one_before_it() -> None:
+    document = site_with(0, 1, reserved_budgets=[{"role": "crew", "share": 0.3}])
+    document["publishers"][0]["publications"][0]["rate_per_second"] = 100.0
+    document["subscribers"][0]["subscriptions"][0]["utility"]["weight"] = 1000.0
+    plan = entries(plan_of(document))
+    assert plan["t/0"].priority == 7
+    assert plan["t/1"].priority < 7
+
+
+def test_nothing_of_a_reservation_is_dropped_on_switches_in_line_either() -> None:
+    document = path_of_two_switches()
+    document.pop("assignment")
+    document["subscribers"] = [subscribed("command", "smoke/1", "heat/1", switch="s2")]
+    worthless = document["subscribers"][0]["subscriptions"][1]
+    worthless["qos"], worthless["utility"]["weight"] = 1, 0.0
+    for switch in document["network"]["switches"][1:]:
+        switch["bandwidth_bits_per_second"] = 4e4
+    for row, rate in ((0, 100.0), (2, 1.0)):
+        document["publishers"][0]["publications"][row]["rate_per_second"] = rate
+    plan = plan_of(document)
+    assert plan.report.solver == "cvxpy"
+    assert entries(plan)["heat/1"].drop_rate == 0
+    assert plan.planned.assignment == plan.assignment
+
+
+@pytest.mark.parametrize("solver", ["kkt", "cvxpy"])
+def test_where_reservations_leave_no_room_nothing_else_passes(solver: Any) -> None:
+    document = site_with(0, bandwidth=6_000.0)
+    hungry = document["subscribers"][0]["subscriptions"][1]
+    hungry["utility"] = {"kind": "power", "weight": 1e4, "exponent": 0.01}
+    document["publishers"][0]["publications"][5]["rate_per_second"] = 0.0
+    plan = plan_of(document, solver=solver)
+    drops = {name: entry.drop_rate for name, entry in entries(plan).items()}
+    assert drops == {"t/0": 0, "t/1": 1, "t/2": 1, "t/3": 1, "t/4": 1, "t/5": 0}
+    assert plan.report.utility_gap == 0
 
 
 def test_a_role_has_one_budget() -> None:

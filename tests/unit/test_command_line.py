@@ -232,6 +232,7 @@ def test_plan_never_drops_what_is_acknowledged(tmp_path: Path, policy: str, qos:
         ("plan", HIGH_RISE, "--ranking", "magic"),
         ("plan", HIGH_RISE, "--solver", "magic"),
         ("plan", HIGH_RISE, "--seed", "-1"),
+        ("plan", HIGH_RISE, "--seed", "99999999999999999999"),
         ("plan", HIGH_RISE, "--compare", "--write", "planned.yaml"),
         ("plan", HIGH_RISE, "--compare", "--drop-policy", "flat"),
         ("plan", HIGH_RISE, "--previous", HIGH_RISE),
