@@ -157,12 +157,16 @@ def bench(
     """
     if all == (name is not None):
         raise click.UsageError(f"name one of {', '.join(sorted(BENCHMARKS))}, or give --all")
-    kept = True
+    results = []
     for chosen in sorted(BENCHMARKS) if name is None else [name]:
         with Console(stderr=True).status("…") as status:
-            result = run_benchmark(chosen, status.update)
-        kept = kept and result.kept
-        click.echo(as_json_text(result.as_plain()) if json else result.as_text())
+            results.append(run_benchmark(chosen, status.update))
+        if not json:
+            click.echo(results[-1].as_text())
+    if json:
+        plain = [result.as_plain() for result in results]
+        click.echo(as_json_text(plain if all else plain[0]))
+    kept = not [result for result in results if not result.kept]
     sys.exit(0 if kept else BAR_NOT_KEPT)
 
 

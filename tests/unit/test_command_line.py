@@ -1,9 +1,10 @@
 """The ``firedex`` command: what it prints, what it exits with, what it refuses."""
 
 import json
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ from firedex import __version__
 from firedex.benchmarks import BENCHMARKS, BenchmarkResult
 from firedex.benchmarks.result import Comparison
 from firedex.cli.commands import firedex
-from firedex.wire import Prediction, from_json
+from firedex.wire import DropPolicy, Prediction, PriorityPolicy, from_json
 
 HIGH_RISE = "builtin:high-rise"
 COMMANDS = sorted(firedex.commands)
@@ -159,8 +160,82 @@ def test_predict_prints_the_promised_json(tmp_path: Path) -> None:
 
 def test_plan_prints_the_promised_json() -> None:
     prediction = printed_json("plan", HIGH_RISE)
+    report = prediction.pop("plan")
     has_the_promised_fields(prediction)
     assert len(prediction["subscriptions"]) == 29
+    assert report["solver"] == "kkt"
+    assert report["utility_gap"] < 1e-6
+    assert len(report["unmet_deadlines"]) == prediction["deadlines_missed"]
+
+
+def test_plan_is_the_same_to_the_byte() -> None:
+    once, twice = (run("plan", HIGH_RISE, "--json").stdout for _ in range(2))
+    assert once == twice
+
+
+def test_compare_shows_every_policy_and_what_its_classes_get() -> None:
+    shown = run("plan", HIGH_RISE, "--compare")
+    assert shown.exit_code == 0
+    for policy in (*get_args(PriorityPolicy), *get_args(DropPolicy)):
+        assert policy in shown.output
+    compared = printed_json("plan", HIGH_RISE, "--compare")["policies"]
+    pairs = [(entry["priority_policy"], entry["drop_policy"]) for entry in compared]
+    assert len(pairs) == len(set(pairs)) == 9
+    best = max(compared, key=lambda entry: entry["timely_utility"])
+    assert best["drop_policy"] in ("optimized", "deadline-aware")
+    for entry in compared:
+        assert entry["problem"] is None
+        assert 0 < entry["achieved_utility_rate"] <= 1
+        assert entry["classes"][0]["priority"] == 0
+
+
+def test_compare_says_which_policy_cannot(tmp_path: Path) -> None:
+    document = high_rise()
+    document["planning"]["priorities"] = 1
+    file = write(tmp_path, document)
+    shown = run("plan", file, "--compare")
+    assert shown.exit_code == 0
+    assert "'linear' cannot bring 'fireground to hosts'" in " ".join(shown.output.split())
+    compared = printed_json("plan", file, "--compare")["policies"]
+    problems = {entry["drop_policy"]: entry["problem"] for entry in compared}
+    assert problems["linear"]
+    assert problems["optimized"] is None
+
+
+def test_plan_counts_moves_from_the_previous_plan(tmp_path: Path) -> None:
+    planned = tmp_path / "planned.yaml"
+    first = printed_json("plan", HIGH_RISE, "--write", str(planned))
+    assert first["plan"]["moved_subscriptions"] is None
+    again = printed_json("plan", HIGH_RISE, "--previous", str(planned))
+    assert again["plan"]["moved_subscriptions"] == 0
+    shown = run("plan", HIGH_RISE, "--previous", str(planned), "--priority-policy", "random")
+    assert "moved since the previous plan: " in shown.output
+    without = run("plan", HIGH_RISE, "--previous", HIGH_RISE)
+    assert without.exit_code == 2
+    assert "--previous: builtin:high-rise has no assignment" in without.stderr
+
+
+def test_both_solvers_come_to_the_same() -> None:
+    options = ("plan", HIGH_RISE, "--drop-policy", "optimized", "--solver")
+    mine, theirs = (printed_json(*options, solver) for solver in ("kkt", "cvxpy"))
+    assert mine["utility"] == pytest.approx(theirs["utility"], rel=1e-6)
+    assert (mine["plan"]["solver"], theirs["plan"]["solver"]) == ("kkt", "cvxpy")
+
+
+def test_what_a_plan_cannot_do_is_said(tmp_path: Path) -> None:
+    document = high_rise()
+    document["planning"]["reserved_budgets"] = [{"role": "medic", "share": 0.1}]
+    medic = document["subscribers"][-1]
+    for subscription in medic["subscriptions"]:
+        subscription["qos"] = 1
+    file = write(tmp_path, document)
+    shown = " ".join(run("plan", file).output.split())
+    assert "switch fireground (fireground to hosts): role medic reserves" in shown
+    assert "10.0% may be" in shown
+    document["planning"]["flows_per_subscriber"] = 1
+    medic["subscriptions"][0]["qos"] = 0
+    shown = " ".join(run("plan", write(tmp_path, document)).output.split())
+    assert "shares its only flow with QoS 1 or 2: medic" in shown
 
 
 def test_predict_shows_people_classes_or_subscriptions(tmp_path: Path) -> None:
@@ -235,7 +310,6 @@ def test_plan_never_drops_what_is_acknowledged(tmp_path: Path, policy: str, qos:
         ("plan", HIGH_RISE, "--seed", "99999999999999999999"),
         ("plan", HIGH_RISE, "--compare", "--write", "planned.yaml"),
         ("plan", HIGH_RISE, "--compare", "--drop-policy", "flat"),
-        ("plan", HIGH_RISE, "--previous", HIGH_RISE),
         ("predict",),
         ("nonsense",),
     ],
@@ -301,13 +375,19 @@ def test_bench_exits_with_1_if_a_bar_is_missed(
     made = Comparison(
         what="a", left="l", left_value=seconds, right="r", right_value=1.0, unit="s", at_most=1.0
     )
-    monkeypatch.setitem(
-        BENCHMARKS, "predict", lambda _report: BenchmarkResult(name="predict", comparisons=(made,))
-    )
+    result_of = {"predict": made, "plan": replace(made, left_value=0.1)}
+    for name, comparison in result_of.items():
+        done = BenchmarkResult(name=name, comparisons=(comparison,))
+        monkeypatch.setitem(BENCHMARKS, name, lambda _report, done=done: done)
+    assert set(BENCHMARKS) == set(result_of)
     assert run("bench", "predict").exit_code == exit_code
+    one = json.loads(run("bench", "predict", "--json").stdout)
+    assert one["comparisons"][0]["kept"] is (exit_code == 0)
     result = run("bench", "--all", "--json")
     assert result.exit_code == exit_code
-    assert json.loads(result.stdout)["comparisons"][0]["kept"] is (exit_code == 0)
+    both = {entry["name"]: entry for entry in json.loads(result.stdout)}
+    assert both["predict"]["comparisons"][0]["kept"] is (exit_code == 0)
+    assert both["plan"]["comparisons"][0]["kept"] is True
 
 
 @pytest.mark.parametrize("name", ["smoke/[red]", "smoke/[/]", "smoke/[/x]"])
