@@ -194,6 +194,8 @@ class _Planner:
 
     def _kept_load(self, split: FlowSplit) -> Floats:
         """What every hop must carry whole."""
+        if not split.kept.any():
+            return np.zeros(len(self._demand.downlinks.hops))
         site = split.site(self._demand)
         return kept_load(site, downlink_loads(site, self._inbound), split.kept, 1)[:, 0]
 
