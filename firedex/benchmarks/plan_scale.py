@@ -39,7 +39,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def plan_scale(report: Report) -> BenchmarkResult:
-    """The solver against CVXPY; a city's plan against two seconds, a gigabyte and a straight line."""
+    """The solver against CVXPY; a city's plan against two seconds, a gigabyte, a straight line."""
     plan_scenario(_fresh(1_000))
     small_count, _, changed = _plans(10_000, report)
     middle_count, middle, _ = _plans(100_000, report)
@@ -74,8 +74,8 @@ def plan_scale(report: Report) -> BenchmarkResult:
                 at_most=1.0,
             ),
             Comparison(
-                what="growth from 100 000 to 1 000 000 subscriptions: near-linear, at most twice as "
-                "long for each",
+                what="growth from 100 000 to 1 000 000 subscriptions: near-linear, "
+                "at most twice as long for each",
                 left=f"{large_count} subscriptions",
                 left_value=large,
                 right=f"{middle_count} subscriptions, times {growth:.1f}",
