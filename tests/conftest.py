@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).parent.parent / "firedex" / "planning"
+ROOT = Path(__file__).parent.parent
+KERNELS = (ROOT / "firedex" / "planning", ROOT / "models" / "firedex_models" / "simulation")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -14,7 +15,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):
         return
-    newest = max(source.stat().st_mtime for source in KERNELS.glob("*.py"))
-    for compiled in (KERNELS / "__pycache__").glob("*.nb[ic]"):
-        if compiled.stat().st_mtime < newest:
-            compiled.unlink(missing_ok=True)
+    for folder in KERNELS:
+        newest = max(source.stat().st_mtime for source in folder.glob("*.py"))
+        for compiled in (folder / "__pycache__").glob("*.nb[ic]"):
+            if compiled.stat().st_mtime < newest:
+                compiled.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from firedex.built_in_scenarios import built_in_scenarios
 from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import MISTAKE_IN_INPUT, as_json_text, console, fail, write_scenario
 from firedex.cli.plan_command import plan
+from firedex.cli.simulate_command import simulate
 from firedex.cli.tables import show_comparison, show_prediction
 from firedex.prototype_measurements import (
     MeasurementsError,
@@ -122,6 +123,7 @@ def predict_command(
 
 
 firedex.add_command(plan)
+firedex.add_command(simulate)
 
 
 @firedex.command(short_help="List what comes along.", epilog="Example: firedex scenarios")

@@ -40,6 +40,14 @@ from firedex.wire.scenario import (
     Scenario,
     Split,
 )
+from firedex.wire.simulation_report import (
+    NotificationCounts,
+    SimulatedClass,
+    SimulatedQueue,
+    SimulatedSubscription,
+    SimulatedSwitch,
+    SimulationReport,
+)
 from firedex.wire.utility import (
     CappedUtility,
     LinearUtility,
@@ -82,6 +90,7 @@ __all__ = [
     "Method",
     "ModelName",
     "Network",
+    "NotificationCounts",
     "Outcome",
     "Overcommitment",
     "PiecewiseLinearUtility",
@@ -101,6 +110,11 @@ __all__ = [
     "ReservedBudget",
     "Rule",
     "Scenario",
+    "SimulatedClass",
+    "SimulatedQueue",
+    "SimulatedSubscription",
+    "SimulatedSwitch",
+    "SimulationReport",
     "SizeDistribution",
     "Solver",
     "Split",

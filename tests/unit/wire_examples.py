@@ -123,6 +123,31 @@ UNMET_DEADLINE = wire.UnmetDeadline(
     delay_seconds=0.75,
     late_by_seconds=0.25,
 )
+NOTIFICATION_COUNTS = wire.NotificationCounts(
+    delivered=90,
+    dropped_at_gateway=7,
+    dropped_at_meter=1,
+    dropped_at_buffer=2,
+    lost_on_link=0,
+)
+SIMULATED: dict[str, Any] = {
+    "priority": 0,
+    "success_rate": 0.9,
+    "success_rate_half_width": 0.01,
+    "delay_mean_seconds": 0.01,
+    "delay_mean_half_width": 0.001,
+    "delay_p50_seconds": 0.008,
+    "delay_p95_seconds": 0.03,
+    "delay_p95_half_width": 0.002,
+    "delay_p99_seconds": 0.05,
+    "timely_fraction": None,
+}
+SIMULATED_SUBSCRIPTION = wire.SimulatedSubscription(
+    subscriber="command", filter="smoke/#", flow=0, drop_rate=0.1, **SIMULATED
+)
+SIMULATED_CLASS = wire.SimulatedClass(subscriptions=1, **SIMULATED)
+SIMULATED_SWITCH = wire.SimulatedSwitch(id="s1", utilization=0.9)
+SIMULATED_QUEUE = wire.SimulatedQueue(id="s1 to hosts", utilization=0.9, waiting_packets=4.5)
 WHEN = "2025-03-01T12:00:00Z"
 
 EXAMPLES: tuple[Any, ...] = (
@@ -202,6 +227,25 @@ EXAMPLES: tuple[Any, ...] = (
     wire.PowerUtility(weight=1.0, exponent=0.5),
     wire.ReservedBudget(role="crew", share=0.25),
     UNMET_DEADLINE,
+    NOTIFICATION_COUNTS,
+    SIMULATED_SUBSCRIPTION,
+    SIMULATED_CLASS,
+    SIMULATED_SWITCH,
+    SIMULATED_QUEUE,
+    wire.SimulationReport(
+        replications=5,
+        publications=50,
+        notifications=NOTIFICATION_COUNTS,
+        subscriptions=(SIMULATED_SUBSCRIPTION,),
+        classes=(SIMULATED_CLASS,),
+        switches=(SIMULATED_SWITCH,),
+        queues=(SIMULATED_QUEUE,),
+        utility=1.0,
+        maximum_utility=2.0,
+        achieved_utility_rate=0.5,
+        achieved_utility_rate_per_subscription=0.5,
+        timely_utility=0.5,
+    ),
     wire.Publisher(id="p0", switch="s0", publications=(PUBLICATION,), transport="tcp"),
     from_plain(Scenario, site()),
     wire.Statistics(

@@ -1,0 +1,96 @@
+"""What is published when: Poisson or periodic, every event with a size of its own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firedex.wire import Scenario
+from firedex_models.network_hops import Route, uplinks
+from firedex_models.simulation.batch import Batch
+
+__all__ = ["Clock", "Sources", "sources_of"]
+
+Booleans = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """One row for each pair of publisher and topic, then for what other brokers forward.
+
+    ``publisher``: its position in the scenario; −1 for another broker, which has no uplink.
+    """
+
+    publisher: Integers
+    topic: Integers
+    rate: Floats
+    periodic: Booleans
+    wire_bytes: Floats
+    exponential: Booleans
+    route: Route
+
+
+def sources_of(scenario: Scenario, wire_bytes: Floats) -> Sources:
+    """The sources of a scenario; ``wire_bytes``: mean size on each publisher's uplink."""
+    route, published = uplinks(scenario)
+    position = {topic.name: row for row, topic in enumerate(scenario.topics)}
+    who = {publisher.id: row for row, publisher in enumerate(scenario.publishers)}
+    forwarded = scenario.network.broker.forwarded
+    topic = [position[p.topic] for _, p in published] + [position[f.topic] for f in forwarded]
+    exponential = np.array([t.size_distribution == "exponential" for t in scenario.topics], bool)
+    return Sources(
+        publisher=np.array([who[p.id] for p, _ in published] + [-1] * len(forwarded), np.int64),
+        topic=np.array(topic, dtype=np.int64),
+        rate=np.array(
+            [p.rate_per_second for _, p in published] + [f.rate_per_second for f in forwarded],
+            dtype=float,
+        ),
+        periodic=np.array(
+            [p.arrivals == "periodic" for _, p in published] + [False] * len(forwarded), dtype=bool
+        ),
+        wire_bytes=np.append(wire_bytes, np.zeros(len(forwarded))),
+        exponential=exponential[np.array(topic, dtype=np.int64)],
+        route=route,
+    )
+
+
+class Clock:
+    """Draws publications slice by slice: Poisson sources forget, periodic ones keep their beat."""
+
+    def __init__(self, sources: Sources, generator: np.random.Generator) -> None:
+        self._sources, self._generator = sources, generator
+        self._published = 0
+        self._poisson = np.flatnonzero(~sources.periodic & (sources.rate > 0))
+        self._share = np.cumsum(sources.rate[self._poisson])
+        self._periodic = np.flatnonzero(sources.periodic & (sources.rate > 0))
+        # a phase of its own for each: nobody winds publishers' clocks
+        self._next = generator.random(len(self._periodic)) / sources.rate[self._periodic]
+
+    def publish(self, start: float, end: float) -> Batch:
+        """Everything that is published between two moments, in order."""
+        times, keys = [], []
+        total = float(self._share[-1]) if len(self._share) else 0.0
+        if total > 0:
+            count = int(self._generator.poisson(total * (end - start)))
+            times.append(self._generator.uniform(start, end, count))
+            chosen = np.searchsorted(self._share, self._generator.random(count) * total)
+            keys.append(self._poisson[np.minimum(chosen, len(self._poisson) - 1)])
+        for row, source in enumerate(self._periodic.tolist()):
+            period = 1.0 / self._sources.rate[source]
+            moments = np.arange(self._next[row], end, period)
+            self._next[row] += len(moments) * period
+            times.append(moments)
+            keys.append(np.full(len(moments), source))
+        if not times:
+            return Batch.empty()
+        time = np.concatenate(times)
+        order = np.argsort(time, kind="stable")
+        time, key = time[order], np.concatenate(keys)[order].astype(np.int32)
+        factor = np.ones(len(time))
+        random = np.flatnonzero(self._sources.exponential[key])
+        factor[random] = self._generator.exponential(size=len(random))
+        number = self._published + np.arange(len(time))
+        self._published += len(time)
+        return Batch(number, key, key, time, factor, time.copy(), np.zeros(len(time), np.int8))

@@ -1,0 +1,219 @@
+"""The simulator on whole sites: it loses nothing, repeats itself, and agrees with the model."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from small_site import Document, assign, path_of_two_switches, published, site, subscribed, topic
+
+from firedex.planning import plan_scenario
+from firedex.table_2 import Table2
+from firedex.wire import Scenario, from_plain
+from firedex_models import NotAssigned, predict
+from firedex_models.simulation import SimulationSettings, SimulationSummary, report_of, simulate
+from firedex_models.simulation import replication as replication_module
+from firedex_models.simulation.batch import AT_BUFFER, AT_GATEWAY, AT_METER, DELIVERED, ON_LINK
+
+
+def simulated(document: Document, **settings: Any) -> SimulationSummary:
+    chosen = SimulationSettings(**{"replications": 4, "publications": 40_000, **settings})
+    return simulate(from_plain(Scenario, document), chosen)
+
+
+def busy(**changes: Any) -> Document:
+    """Three topics to two crews and command, on a link that is 80 % full."""
+    names = ["smoke/1", "smoke/2", "heat/1"]
+    document = site(
+        subscribers=[subscribed("command", "smoke/#", "heat/1"), subscribed("crew", *names)],
+        assignment=[
+            assign("command", "smoke/#", 0, 0),
+            assign("command", "heat/1", 1, 1, 0.25),
+            *(assign("crew", name, row, row) for row, name in enumerate(names)),
+        ],
+        **changes,
+    )
+    document["network"]["switches"][1]["bandwidth_bits_per_second"] = 130 * 800 / 0.8
+    return document
+
+
+def test_the_same_seed_is_the_same_simulation_on_however_many_cores() -> None:
+    one = report_of(simulated(busy(), seed=3, workers=1, replications=3))
+    two = report_of(simulated(busy(), seed=3, workers=2, replications=3))
+    other = report_of(simulated(busy(), seed=4, replications=3))
+    assert one == two
+    assert one != other
+
+
+def test_slices_of_time_change_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = simulated(busy(), publications=100_000)
+    monkeypatch.setattr(replication_module, "PUBLICATIONS_OF_A_SLICE", 500)
+    sliced = simulated(busy(), publications=100_000)
+    for name in ("delay_mean_seconds", "success_rate"):
+        first, second = getattr(whole.classes, name), getattr(sliced.classes, name)
+        difference = np.abs(first.mean - second.mean)
+        assert (difference <= 2 * (first.half_width + second.half_width) + 1e-9).all()
+
+
+@pytest.mark.parametrize("arrivals", ["fan-out", "independent"])
+def test_means_agree_with_the_model(arrivals: Any) -> None:
+    document = busy()
+    summary = simulated(document, publications=200_000, arrivals=arrivals, replications=6)
+    expected = predict(from_plain(Scenario, document), model=arrivals)
+    estimate = summary.subscriptions.delay_mean_seconds
+    error = np.abs(estimate.mean - expected.delay_mean_seconds)
+    assert (error <= 0.02 * expected.delay_mean_seconds + 1.5 * estimate.half_width).all()
+    assert summary.subscriptions.success_rate.mean == pytest.approx(
+        expected.success_rate, abs=0.005
+    )
+
+
+def test_every_notification_is_accounted_for_wherever_it_is_lost() -> None:
+    document = path_of_two_switches()
+    document["subscribers"] = [subscribed("command", "smoke/1", "smoke/2", "heat/1", switch="s2")]
+    document["assignment"] = [
+        assign("command", "smoke/1", 0, 0, 0.3),
+        assign("command", "smoke/2", 1, 1, 0.4, enforced_at="meter"),
+        assign("command", "heat/1", 2, 2),
+    ]
+    s1, s2 = document["network"]["switches"][1:]
+    s1["error_rate"] = 0.1
+    s2["bandwidth_bits_per_second"] = 20_000.0
+    s2["buffer"] = {"kind": "per-class-head-drop", "packets": 5}
+    summary = simulated(document)
+    fates = summary.fates
+    assert fates.sum() == sum(tally.notifications for tally in summary.tallies)
+    for fate in (DELIVERED, AT_GATEWAY, AT_METER, AT_BUFFER, ON_LINK):
+        assert fates[fate] > 0
+    rates = summary.subscriptions.success_rate.mean
+    assert rates[0] == pytest.approx(0.7 * 0.9, abs=0.01)
+    assert rates[1] == pytest.approx(0.6 * 0.9, abs=0.01)
+    assert rates[2] < 0.9
+
+
+def test_a_filter_gets_what_its_topics_get_and_a_flow_carries_an_event_once() -> None:
+    document = site(subscribers=[subscribed("command", "smoke/#", "smoke/1")])
+    document["assignment"] = [assign("command", "smoke/#"), assign("command", "smoke/1")]
+    summary = simulated(document, publications=7_000, replications=1)
+    made = sum(tally.notifications for tally in summary.tallies)
+    assert made == pytest.approx(7_000 * 30 / 70, rel=0.1)
+    offered = summary.subscriptions.offered
+    assert offered[1] == pytest.approx(offered[0] / 3, rel=0.1)
+
+
+def test_periodic_publishers_are_as_regular_as_they_say() -> None:
+    document = site(
+        topics=[topic("t")],
+        publishers=[published("p0", {"t": 10.0})],
+        subscribers=[subscribed("command", "t")],
+        assignment=[assign("command", "t")],
+    )
+    document["publishers"][0]["publications"][0]["arrivals"] = "periodic"
+    summary = simulated(document, publications=1_000, replications=2)
+    assert {tally.publications for tally in summary.tallies} <= {999, 1000, 1001}
+    # nothing else is on the link: every event takes exactly its transmission on both links
+    assert summary.subscriptions.delay_mean_seconds.mean[0] == pytest.approx(800 / 1e6, rel=1e-3)
+
+
+def test_what_is_not_published_has_no_figures() -> None:
+    document = site(topics=[topic("t"), topic("silent")])
+    document["publishers"] = [published("p0", {"t": 10.0})]
+    document["subscribers"] = [subscribed("command", "t", "silent")]
+    document["assignment"] = [assign("command", "t"), assign("command", "silent", 1, 1)]
+    report = report_of(simulated(document, publications=500, replications=2))
+    assert report.subscriptions[1].success_rate is None
+    assert report.subscriptions[1].delay_mean_seconds is None
+    assert report.subscriptions[0].success_rate == 1
+
+
+def test_nothing_at_all_is_no_obstacle() -> None:
+    document = site(publishers=[], subscribers=[], assignment=[])
+    report = report_of(simulated(document, publications=10, replications=2))
+    assert report.publications == 0
+    assert report.achieved_utility_rate == 1
+
+
+def test_without_an_assignment_there_is_nothing_to_simulate() -> None:
+    document = site()
+    del document["assignment"]
+    with pytest.raises(NotAssigned):
+        simulated(document)
+
+
+@pytest.mark.parametrize("buffer", ["shared-push-out", "per-class-head-drop"])
+def test_overload_serves_the_high_classes_and_fills_the_buffer(buffer: str) -> None:
+    document = busy()
+    switch = document["network"]["switches"][1]
+    switch["bandwidth_bits_per_second"] = 60 * 800.0
+    switch["buffer"] = {"kind": buffer, "packets": 50}
+    summary = simulated(document)
+    expected = predict(from_plain(Scenario, document))
+    success = summary.classes.success_rate.mean
+    assert success[0] == pytest.approx(1.0, abs=0.02)
+    assert success[-1] < 0.05
+    assert success == pytest.approx([row.success_rate for row in expected.classes()], abs=0.06)
+
+
+@pytest.mark.parametrize("policy", ["deadline-aware", "exponential"])
+def test_table_2_gets_what_was_predicted(policy: Any) -> None:
+    scenario = Table2(deadline_seconds=0.5).scenario()
+    plan = plan_scenario(scenario, drop_policy=policy)
+    settings = SimulationSettings(replications=4, publications=300_000, workers=1)
+    summary = simulate(plan.planned, settings)
+    assert summary.achieved_utility_rate == pytest.approx(
+        plan.table.achieved_utility_rate, abs=0.005
+    )
+    assert summary.timely_utility == pytest.approx(plan.table.timely_utility, rel=0.01)
+    mean = summary.classes.delay_mean_seconds
+    for row in plan.table.classes():
+        if row.delay_mean_seconds is None or row.success_rate < 0.01:
+            continue
+        at = row.priority
+        margin = 0.02 * row.delay_mean_seconds + 2 * mean.half_width[at]
+        assert abs(mean.mean[at] - row.delay_mean_seconds) <= margin
+
+
+def test_deadlines_called_met_are_met_in_simulation() -> None:
+    scenario = Table2(deadline_seconds=0.05).scenario()
+    plan = plan_scenario(scenario, drop_policy="deadline-aware")
+    summary = simulate(plan.planned, SimulationSettings(replications=5, publications=400_000))
+    missed = {(d.subscriber, d.filter) for d in plan.report.unmet_deadlines}
+    p95 = summary.subscriptions.delay_p95_seconds
+    names = [(s.id, each.filter) for s in scenario.subscribers for each in s.subscriptions]
+    checked = 0
+    for row, name in enumerate(names):
+        if name not in missed and np.isfinite(p95.mean[row]):
+            checked += 1
+            assert p95.mean[row] - p95.half_width[row] <= 0.05 * 1.02, name
+    assert checked > 300
+
+
+def test_an_htb_link_is_as_the_model_has_it() -> None:
+    document = busy()
+    switch = document["network"]["switches"][1]
+    switch["burst_bytes"] = 300.0
+    switch["guaranteed_bits_per_second"] = 3_000.0
+    scenario = from_plain(Scenario, document)
+    summary = simulate(scenario, SimulationSettings(replications=5, publications=150_000))
+    expected = predict(scenario).delay_mean_seconds
+    plain = predict(from_plain(Scenario, busy())).delay_mean_seconds
+    estimate = summary.subscriptions.delay_mean_seconds
+    assert (np.abs(estimate.mean / expected - 1) < 0.25 + estimate.half_width / expected).all()
+    assert (estimate.mean < plain).any()
+
+
+def test_half_widths_need_two_replications() -> None:
+    report = report_of(simulated(busy(), replications=1, publications=2_000))
+    assert report.classes[0].delay_mean_half_width is None
+    assert report.classes[0].delay_mean_seconds is not None
+
+
+def test_independent_streams_wait_less_than_real_ones() -> None:
+    together = simulated(busy(), publications=100_000)
+    apart = simulated(busy(), publications=100_000, arrivals="independent")
+    assert apart.classes.delay_mean_seconds.mean[-1] < together.classes.delay_mean_seconds.mean[-1]
+
+
+def test_a_settings_object_can_be_varied() -> None:
+    settings = SimulationSettings(replications=2)
+    assert replace(settings, seed=1).replications == 2
