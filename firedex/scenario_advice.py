@@ -24,4 +24,11 @@ def advice_on(scenario: Scenario) -> list[str]:
             advice.append(f"{switch.id!r}: guaranteed rates do not count with shared-push-out")
         if not switch.managed and switch.in_packets_per_second is not None:
             advice.append(f"{switch.id!r}: in_packets_per_second counts on managed switches only")
+    roles = sorted({subscriber.role for subscriber in scenario.subscribers})
+    for budget in scenario.planning.reserved_budgets:
+        if scenario.subscribers and budget.role not in roles:
+            advice.append(
+                f"nobody has the role {budget.role!r} of a reserved budget; roles are "
+                + ", ".join(roles)
+            )
     return advice

@@ -4,7 +4,8 @@ Every value is drawn from an exponential distribution, again and again until it 
 range (§5.1). What the paper leaves open, and how it is read here: every publisher publishes every
 topic, each pair at a rate of its own (the offered load is then 1.7 to 2.0, as stated); sizes are
 sizes on the wire; the bandwidth is one queue that all subscribers share, unless ``shared`` is
-false, when each has an equal part of it to itself.
+false, when each has a part of it to itself. With a ``load`` the bandwidth is not the paper's
+8 Mbit/s for each subscriber, but what it takes to be loaded so much.
 """
 
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class Table2:
     event_weight_factor: Positive = 1.0
     deadline_seconds: Positive | None = None
     shared: Flag = True
+    load: Positive | None = None
     buffer_packets: PositiveCount = 2000
 
     def scenario(self) -> Scenario:
@@ -104,7 +106,13 @@ class Table2:
                     {"topic": name, "rate_per_second": rate}
                     for name, rate in zip(names, rates, strict=True)
                 ]
-        switches = self._switches()
+        wanted = [self._subscriptions(random) for _ in range(self.subscribers)]
+        bits = {topic["name"]: 8.0 * (topic["event_bytes"] + headers) for topic in topics}
+        offered = dict.fromkeys(bits, 0.0)
+        for publication in (p for published in publications for p in published):
+            topic = publication["topic"]
+            offered[topic] += publication["rate_per_second"] * bits[topic]
+        switches = self._switches([sum(offered[s["filter"]] for s in each) for each in wanted])
         return from_plain(
             Scenario,
             {
@@ -119,7 +127,7 @@ class Table2:
                     {
                         "id": f"s{number}",
                         "switch": switches[number % len(switches)]["id"],
-                        "subscriptions": self._subscriptions(random),
+                        "subscriptions": wanted[number],
                     }
                     for number in range(self.subscribers)
                 ],
@@ -142,18 +150,22 @@ class Table2:
             },
         )
 
-    def _switches(self) -> list[dict[str, Any]]:
-        names = ["out"] if self.shared else [f"out{n}" for n in range(self.subscribers)]
-        whole = BITS_PER_SUBSCRIBER * self.subscribers
+    def _switches(self, offered: list[float]) -> list[dict[str, Any]]:
+        """The switches to subscribers, who are offered so many bits a second."""
+        each = [
+            BITS_PER_SUBSCRIBER if self.load is None else max(bits, 1.0) / self.load
+            for bits in offered
+        ]
+        speeds = {"out": sum(each)} if self.shared else {f"out{n}": b for n, b in enumerate(each)}
         return [
             {
                 "id": name,
-                "bandwidth_bits_per_second": whole / len(names),
+                "bandwidth_bits_per_second": speed,
                 "in_packets_per_second": 800_000,
                 "priorities": CLASSES,
                 "buffer": {"kind": "shared-push-out", "packets": self.buffer_packets},
             }
-            for name in names
+            for name, speed in speeds.items()
         ]
 
     def _subscriptions(self, random: np.random.Generator) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from firedex.built_in_scenarios import built_in_scenarios
 from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import MISTAKE_IN_INPUT, as_json_text, console, fail, write_scenario
 from firedex.cli.plan_command import plan
+from firedex.cli.reproduce_command import reproduce_command
 from firedex.cli.simulate_command import simulate
 from firedex.cli.tables import show_comparison, show_prediction
 from firedex.prototype_measurements import (
@@ -124,6 +125,7 @@ def predict_command(
 
 firedex.add_command(plan)
 firedex.add_command(simulate)
+firedex.add_command(reproduce_command)
 
 
 @firedex.command(short_help="List what comes along.", epilog="Example: firedex scenarios")
@@ -193,12 +195,13 @@ def measurements(folder: Path, scenarios: Path | None, json: bool) -> None:
     try:
         experiments = read_experiments(folder)
         comparisons = [compare(experiment) for experiment in experiments]
+        if scenarios is not None:
+            scenarios.mkdir(parents=True, exist_ok=True)
         for experiment in experiments if scenarios else ():
             plain = scenario_of(experiment)
             for name, variant in (("", plain), ("-htb", with_htb(plain))):
                 target = Path(scenarios or ".") / f"{experiment.name}{name}.yaml"
                 write_scenario(variant, target)
-                click.echo(f"wrote {target}", err=True)
     except (MeasurementsError, WireError, OSError) as error:
         fail(str(error))
     if json:

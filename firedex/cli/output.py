@@ -35,7 +35,10 @@ def as_json_text(data: object) -> str:
 
 
 def write_scenario(scenario: Scenario, path: Path) -> None:
-    """Write a scenario as YAML, for any command that takes one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a scenario as YAML, for any command that takes one, and say so."""
     plain = {key: value for key, value in to_plain(scenario).items() if value is not None}
-    path.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), "utf-8")
+    try:
+        path.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), "utf-8")
+    except OSError as error:
+        fail(f"cannot write {path}: {error.strerror}")
+    click.echo(f"wrote {path}", err=True)

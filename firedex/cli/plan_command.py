@@ -26,16 +26,22 @@ LARGEST_SEED = 2**53
 @click.option(
     "--priority-policy",
     type=click.Choice(get_args(PriorityPolicy)),
-    help="What is ranked highest. Overrides the scenario's, as the next four do.",
+    help="What is ranked highest. Default: the scenario's.",
 )
 @click.option(
-    "--drop-policy", type=click.Choice(get_args(DropPolicy)), help="How drop rates are set."
+    "--drop-policy",
+    type=click.Choice(get_args(DropPolicy)),
+    help="How drop rates are set. Default: the scenario's.",
 )
 @click.option(
-    "--ranking", type=click.Choice(get_args(Ranking)), help="Whom a subscription is ranked among."
+    "--ranking",
+    type=click.Choice(get_args(Ranking)),
+    help="Whom a subscription is ranked among. Default: the scenario's.",
 )
 @click.option(
-    "--split", type=click.Choice(get_args(Split)), help="How a ranked list is cut into flows."
+    "--split",
+    type=click.Choice(get_args(Split)),
+    help="How a ranked list is cut into flows. Default: the scenario's.",
 )
 @click.option("--seed", type=click.IntRange(0, LARGEST_SEED), help="Of the random priority policy.")
 @click.option(
@@ -43,9 +49,15 @@ LARGEST_SEED = 2**53
     type=click.Choice(get_args(Solver)),
     default="kkt",
     show_default=True,
-    help="Whoever is chosen: flows that several switches limit are solved by cvxpy.",
+    help="Both find the same optimum: kkt is ours and fast, cvxpy a general solver. Flows that "
+    "several switches limit always go to cvxpy.",
 )
-@click.option("--compare", is_flag=True, help="Show all policies side by side instead of a plan.")
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Show all policies side by side instead of a plan; not with --write, --previous, "
+    "--drop-policy.",
+)
 @click.option(
     "--previous",
     metavar="SCENARIO",
@@ -73,7 +85,8 @@ def plan(
     wanted = read_or_fail(scenario)
     if compare and (write or previous or drop_policy):
         raise click.UsageError(
-            "--compare makes no plan: it goes without --write, --previous, --drop-policy"
+            "--compare makes no plan: it cannot be combined with --write, --previous or "
+            "--drop-policy"
         )
     before = None
     if previous is not None:
@@ -121,6 +134,10 @@ def _plain(outcome: PolicyOutcome) -> dict[str, Any]:
         "achieved_utility_rate_per_subscription": table.achieved_utility_rate_per_subscription,
         "timely_utility": table.timely_utility,
         "deadlines_missed": len(report.unmet_deadlines),
+        "deadlines_missed_by_reason": {
+            reason: sum(entry.reason == reason for entry in report.unmet_deadlines)
+            for reason in ("late", "nothing-delivered", "unstable")
+        },
         "switches": [to_plain(switch) for switch in table.switches()],
         "classes": [to_plain(row) for row in table.classes()],
     }

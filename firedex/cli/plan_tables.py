@@ -8,11 +8,19 @@ from rich.table import Table
 
 from firedex.cli.tables import delay_text, new_table, show_prediction, some
 from firedex.planning import Plan, PolicyOutcome
-from firedex.wire import Overcommitment, PlanReport, Prediction, UnmetDeadline
+from firedex.wire import (
+    ClassPrediction,
+    Overcommitment,
+    PlanReport,
+    Prediction,
+    UnmetDeadline,
+)
+from firedex_models.prediction_table import FLUID, UNSTABLE
 
 __all__ = ["show_plan", "show_policies"]
 
 MOST_DEADLINES = 5
+NOTHING = 1e-12
 
 
 def show_plan(console: Console, plan: Plan, *, everything: bool) -> None:
@@ -46,13 +54,18 @@ def _how_made(report: PlanReport) -> list[str]:
     ]
     if report.utility_gap is not None:
         within = " within the classes' limits" if report.drop_policy == "deadline-aware" else ""
+        more = f"{report.utility_gap:.0e} more" if report.utility_gap > NOTHING else "more"
         lines.append(
-            f"proved: no other drop rates{within} are worth {report.utility_gap:.0e} more "
-            f"(dual gap, {report.solver})"
+            f"proved: no other drop rates{within} are worth {more} (dual gap, {report.solver})"
         )
     if report.split_gap is not None:
-        worth = "none" if report.split_gap == 0 else f"at most {report.split_gap:.1e}"
+        worth = "nothing" if report.split_gap == 0 else f"at most {report.split_gap:.1e}"
         lines.append(f"proved: {worth} to gain by other cuts into flows")
+    elif report.split == "optimal":
+        lines.append(
+            "not proved: what other cuts into flows could gain (only for drop rates optimized, and "
+            "where no filters of a subscriber overlap)"
+        )
     if report.moved_subscriptions is not None:
         kept = ", on the previous flows" if report.kept_previous_flows else ""
         lines.append(f"moved since the previous plan: {report.moved_subscriptions}{kept}")
@@ -77,17 +90,19 @@ def _shortcomings(report: PlanReport, *, everything: bool) -> list[str]:
 def _overcommitted(entry: Overcommitment) -> str:
     whose = f"role {entry.role}" if entry.role else "everybody together"
     return (
-        f"switch {entry.switch} ({entry.queue}): {whose} reserves {entry.reserved:.1%} by QoS 1 "
-        f"and 2, {entry.available:.1%} may be; {entry.excess:.1%} "
-        f"({entry.excess_bits_per_second:.4g} bit/s) too much, which is served last"
+        f"switch {entry.switch} ({entry.queue}): {whose} may reserve {entry.available:.1%} by "
+        f"QoS 1 and 2, and asks for {entry.reserved:.1%}; {entry.excess:.1%} "
+        f"({entry.excess_bits_per_second / 1000:.4g} kbit/s) too much is served last"
     )
 
 
 def _unmet(entry: UnmetDeadline) -> str:
     asked = f"{entry.subscriber} {entry.filter}: not {entry.percentile:.0%} within "
     asked += delay_text(entry.deadline_seconds)
+    if entry.reason == "nothing-delivered":
+        return f"{asked}: nothing of it arrives"
     if entry.delay_seconds is None or entry.late_by_seconds is None:
-        return f"{asked}: nothing arrives"
+        return f"{asked}: its queue grows without bound"
     return (
         f"{asked} but within {delay_text(entry.delay_seconds)}, "
         f"{delay_text(entry.late_by_seconds)} late"
@@ -99,14 +114,15 @@ def show_policies(console: Console, outcomes: Sequence[PolicyOutcome]) -> None:
     table = new_table("Policies side by side")
     for heading in ("priorities", "drop rates"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("utility", "by mean", "in time", "missed", "busiest"):
+    for heading in ("utility", "by mean", "in time", "late", "lost", "busiest"):
         table.add_column(heading, justify="right", no_wrap=True)
     for outcome in outcomes:
         table.add_row(outcome.priority_policy, outcome.drop_policy, *_summary(outcome))
     console.print(table)
     console.print(
-        "utility: ΣU ÷ ΣÛ; by mean: the mean of U ÷ Û, as the paper has it; in time: utility of "
-        "what arrives within its deadline; missed: deadlines",
+        "utility: ΣU ÷ ΣÛ; by mean: the mean of U ÷ Û, as the paper has it; in time: ΣU ÷ ΣÛ of "
+        "what arrives within its deadline; late: deadlines missed by what is sent; lost: by what "
+        "is all dropped or lost; ~: a buffer overflows, a coarse figure; grows: without bound",
         highlight=False,
     )
     console.print(_by_class(outcomes))
@@ -121,14 +137,18 @@ def show_policies(console: Console, outcomes: Sequence[PolicyOutcome]) -> None:
 
 def _summary(outcome: PolicyOutcome) -> list[str]:
     if outcome.plan is None:
-        return ["cannot", "", "", "", ""]
+        return ["cannot", "", "", "", "", ""]
     table = outcome.plan.table
     busiest = max((s.utilization for s in table.switches()), default=0.0)
+    most = float(table.maximum_utility.sum())
+    unmet = outcome.plan.report.unmet_deadlines
+    unsent = sum(entry.reason == "nothing-delivered" for entry in unmet)
     return [
         f"{table.achieved_utility_rate:.1%}",
         f"{table.achieved_utility_rate_per_subscription:.1%}",
-        f"{table.timely_utility:.2f}",
-        str(len(outcome.plan.report.unmet_deadlines)),
+        f"{table.timely_utility / most if most else 1.0:.1%}",
+        str(len(unmet) - unsent),
+        str(unsent),
         f"{busiest:.1%}",
     ]
 
@@ -141,12 +161,19 @@ def _by_class(outcomes: Sequence[PolicyOutcome]) -> Table:
     for priority in used:
         table.add_column(str(priority), justify="right")
     for outcome, classes in made:
-        rows = {row.priority: row for row in classes}
-        cells = [
-            f"{rows[k].success_rate:.0%}\n{delay_text(rows[k].delay_mean_seconds)}"
-            if k in rows
-            else ""
-            for k in used
-        ]
-        table.add_row(f"{outcome.priority_policy}, {outcome.drop_policy}", *cells)
+        cells = dict.fromkeys(used, "")
+        for row in classes:
+            delay = _class_delay(outcome, row)
+            cells[row.priority] = f"{row.success_rate:.0%}\n{delay}"
+        table.add_row(f"{outcome.priority_policy}, {outcome.drop_policy}", *cells.values())
     return table
+
+
+def _class_delay(outcome: PolicyOutcome, row: ClassPrediction) -> str:
+    if outcome.plan is None:
+        return ""
+    table = outcome.plan.table
+    methods = set(table.method[table.priority == row.priority].tolist())
+    if row.delay_mean_seconds is None and UNSTABLE in methods:
+        return "grows"
+    return ("~" if FLUID in methods else "") + delay_text(row.delay_mean_seconds)

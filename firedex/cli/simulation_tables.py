@@ -61,9 +61,9 @@ def _cells(
     success = "-" if row.success_rate is None else f"{row.success_rate:.1%}"
     return [
         f"{success} ({expected.success_rate:.1%})",
-        f"{_with_half_width(row.delay_mean_seconds, row.delay_mean_half_width)} "
+        f"{_with_half_width(row.delay_mean_seconds, row.delay_mean_half_width_seconds)} "
         f"({delay_text(expected.delay_mean_seconds)})",
-        f"{_with_half_width(row.delay_p95_seconds, row.delay_p95_half_width)} "
+        f"{_with_half_width(row.delay_p95_seconds, row.delay_p95_half_width_seconds)} "
         f"({delay_text(expected.delay_p95_seconds)})",
         delay_text(row.delay_p99_seconds),
     ]

@@ -27,6 +27,8 @@ __all__ = ["Allocation", "AllocationProblem"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+MOST_COMPARED = 64
+"""Hops that are compared with each other; beyond, that would take longer than it saves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +67,41 @@ class AllocationProblem:
 
     @cached_property
     def limited(self) -> NDArray[np.bool_]:
-        """Hops with a limit that could be exceeded."""
-        return np.array(self.binding.any(axis=1), dtype=bool)
+        """Hops with a limit that could be exceeded, and that no other hop's limits imply."""
+        limited = np.array(self.binding.any(axis=1), dtype=bool)
+        hops = np.flatnonzero(limited).tolist()
+        bounds = np.searchsorted(self.hop, np.arange(len(limited) + 1))
+        if self._each_flow_on_one(limited) or len(hops) > MOST_COMPARED:
+            return limited
+        for hop in hops:
+            rows = slice(bounds[hop], bounds[hop + 1])
+            limited[hop] = not any(
+                self._implies(slice(bounds[other], bounds[other + 1]), rows)
+                for other in hops
+                if other != hop and limited[other]
+            )
+        return limited
+
+    def _implies(self, wide: slice, narrow: slice) -> bool:
+        """Whether keeping one hop's limits keeps another's: each flow fills it no less."""
+        flow, other = self.flow[narrow], self.flow[wide]
+        at = np.searchsorted(other, flow)
+        if not len(other) or (at >= len(other)).any() or (other[at] != flow).any():
+            return False
+        here, there = self.limit[self.hop[narrow.start]], self.limit[self.hop[wide.start]]
+        return bool((self.load[narrow, None] * there <= self.load[wide][at][:, None] * here).all())
+
+    def _each_flow_on_one(self, limited: NDArray[np.bool_]) -> bool:
+        counts = limited[self.hop] & (self.load > 0)
+        return bool((np.bincount(self.flow[counts], minlength=1) <= 1).all())
 
     @cached_property
     def separable(self) -> bool:
         """Whether no flow is limited by more than one hop: then every hop is a problem of its own.
 
-        Limits that nothing can exceed do not count.
+        Limits that nothing can exceed, and those that another hop's imply, do not count.
         """
-        counts = self.limited[self.hop] & (self.load > 0)
-        return bool((np.bincount(self.flow[counts], minlength=1) <= 1).all())
+        return self._each_flow_on_one(self.limited)
 
     def worth(self, passing: Floats) -> float:
         """ΣU at these x."""

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from firedex.planning.allocation import Allocation, AllocationProblem
 from firedex.planning.convex_solver import solve_with_cvxpy
+from firedex.planning.flow_split import FlowSplit
 from firedex.planning.price_search import solve_by_prices
 from firedex.planning.utility_pieces import UtilityPieces
 from firedex.wire import Solver
@@ -12,7 +13,7 @@ from firedex_models.downlink_loads import DownlinkLoads
 from firedex_models.grouping import group_sums
 from firedex_models.site import Site
 
-__all__ = ["allocation_problem", "kept_load", "solve"]
+__all__ = ["allocation_problem", "reserved_load", "solve"]
 
 Booleans = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -21,20 +22,20 @@ Floats = NDArray[np.float64]
 def allocation_problem(
     site: Site,
     loads: DownlinkLoads,
-    kept: Booleans,
+    split: FlowSplit,
     limit: Floats,
     closed: Booleans | None = None,
 ) -> AllocationProblem:
-    """What is to be divided among the flows that are not ``kept`` whole.
+    """What is to be divided among the flows that are not kept whole.
 
-    ``limit``: hops × classes, of the whole load; the kept flows' part is taken off. One column
+    ``limit``: hops × classes, of the whole load; what is reserved is taken off. One column
     alone limits all classes together. ``closed``: flows that are left out, and earn nothing.
     """
     flows = len(site.flows.number)
     classes = limit.shape[1]
     priority = site.flows.priority if classes > 1 else np.zeros(flows, dtype=np.int64)
     out = np.zeros(flows, dtype=bool) if closed is None else closed
-    free = ~(kept | out)[loads.flow]
+    free = ~(split.kept | out)[loads.flow]
     return AllocationProblem(
         pieces=UtilityPieces.of(
             site.demand.utilities,
@@ -46,14 +47,16 @@ def allocation_problem(
         hop=loads.hop[free],
         flow=loads.flow[free],
         load=loads.load[free],
-        limit=np.maximum(limit - kept_load(site, loads, kept, classes), 0.0),
+        limit=np.maximum(limit - reserved_load(site, loads, split, classes), 0.0),
     )
 
 
-def kept_load(site: Site, loads: DownlinkLoads, kept: Booleans, classes: int) -> Floats:
-    """What flows that are kept whole load every hop with, in classes 0 … k."""
+def reserved_load(
+    site: Site, loads: DownlinkLoads, split: FlowSplit, classes: int, *, excess: bool = False
+) -> Floats:
+    """What is reserved on every hop in classes 0 … k; with the ``excess``, what is kept at all."""
     hops = len(site.downlinks.hops)
-    held = kept[loads.flow]
+    held = (split.kept if excess else split.kept & ~split.excessive)[loads.flow]
     priority = np.minimum(site.flows.priority[loads.flow[held]], classes - 1)
     load = group_sums(loads.hop[held] * classes + priority, loads.load[held], hops * classes)
     return np.cumsum(load.reshape(hops, classes), axis=1)

@@ -24,6 +24,9 @@ ATTEMPTS: tuple[dict[str, float], ...] = (
     {"static_regularization_constant": 1e-7},
 )
 """Clarabel's settings, one after another until it succeeds: from tight to forgiving."""
+DUST = 1e-8
+"""An interior point stays this far inside: so little is nothing, and so little less is all."""
+ROUNDING = 1e-10
 GOOD_GAP = 1e-9
 WORST_GAP = 1e-3
 """A certificate to stop at, and one that is none."""
@@ -69,7 +72,7 @@ def _best_attempt(
             said = said or f"its status is {status!r}"
             continue
         chosen, asked = passing.copy(), price.copy()
-        chosen[flows] = np.clip(x.value, 0.0, 1.0)
+        chosen[flows] = np.where(x.value < DUST, 0.0, np.clip(x.value, 0.0, 1.0))
         if len(rows):
             asked.ravel()[rows] = np.maximum(fits.dual_value, 0.0) * whole
         made = Allocation(
@@ -107,11 +110,15 @@ def _without_room(problem: AllocationProblem) -> tuple[Booleans, Booleans]:
 
 
 def _fill_up(problem: AllocationProblem, passing: Floats, worthless: Booleans) -> Floats:
-    """Let what is worth nothing have, all alike, what the others leave."""
+    """Let what is worth nothing have what the others leave on its way."""
     more = problem.used(np.where(worthless, 1.0, 0.0))
     room = np.maximum(problem.limit - problem.used(passing), 0.0)
-    share = np.divide(room, more, out=np.ones_like(room), where=more > 0)
-    return np.where(worthless, np.minimum(share, 1.0).min(initial=1.0), passing)
+    share = np.minimum(np.divide(room, more, out=np.ones_like(room), where=more > 0), 1.0)
+    # a flow counts in the limits of its own class and of all below
+    strictest = np.minimum.accumulate(share[:, ::-1], axis=1)[:, ::-1]
+    of_flow = np.ones(problem.flows)
+    np.minimum.at(of_flow, problem.flow, strictest[problem.hop, problem.priority[problem.flow]])
+    return np.where(worthless, of_flow, passing)
 
 
 def _limits(problem: AllocationProblem) -> tuple[Integers, Any, Floats]:
@@ -167,4 +174,6 @@ def _within_limits(problem: AllocationProblem, passing: Floats) -> Floats:
     factor = np.maximum.accumulate(over[:, ::-1], axis=1)[:, ::-1]  # classes 0 … k count in all ≥ k
     shrink = np.ones(problem.flows)
     np.maximum.at(shrink, problem.flow, factor[problem.hop, problem.priority[problem.flow]])
-    return passing / shrink
+    kept = passing / shrink
+    whole = np.where(kept > 1 - DUST, 1.0, kept)
+    return whole if (problem.used(whole) <= problem.limit + ROUNDING).all() else kept

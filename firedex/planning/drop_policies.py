@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firedex.planning.errors import LoadCannotBeMet
+from firedex.planning.flow_split import FlowSplit
 from firedex_models.downlink_loads import DownlinkLoads
 from firedex_models.network_hops import Route
 
@@ -36,15 +37,16 @@ def passing_by_class(
     policy: str,
     loads: DownlinkLoads,
     route: Route,
-    priority: Integers,
-    kept: Booleans,
+    split: FlowSplit,
     limit: float,
 ) -> Floats:
     """What passes of each flow: the most that leaves no hop above ``limit``.
 
-    Where reservations alone exceed it, as much is dropped as the policy can; where what the policy
-    never drops exceeds it, that is an error.
+    What is over its budget does not count: it takes what is left. Where reservations alone exceed
+    the limit, as much is dropped as the policy can; where what the policy never drops exceeds it,
+    that is an error.
     """
+    priority, kept = split.priority, split.kept
     rule = CLASS_RULES[policy]
     strength = np.zeros(len(priority))
 
@@ -57,7 +59,8 @@ def passing_by_class(
     bounds = np.searchsorted(loads.hop, np.arange(len(route.hops) + 1))
     for hop in np.argsort(-depth, kind="stable"):
         rows = slice(bounds[hop], bounds[hop + 1])
-        flow, load = loads.flow[rows], loads.load[rows]
+        flow = loads.flow[rows]
+        load = np.where(split.excessive[flow], 0.0, loads.load[rows])
 
         def used(least: float, flow: Integers = flow, load: Floats = load) -> float:
             return float((load * passing(flow, np.maximum(strength[flow], least))).sum())

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from firedex.planning.parts import part_of
 from firedex.planning.ranking import Ranking
+from firedex.planning.reservations import Reservations
 from firedex.wire import Planning, Scenario
 from firedex.wire.network_paths import switches_on_path
 from firedex_models.demand import Demand
@@ -50,10 +51,14 @@ class Kinds:
         return droppable
 
 
-def sort_into_kinds(demand: Demand, excessive: Booleans, ranking: Ranking, flows: int) -> Kinds:
+def sort_into_kinds(
+    demand: Demand, reservations: Reservations, ranking: Ranking, flows: int
+) -> Kinds:
     """Share out every subscriber's flows among the kinds of subscriptions that it has."""
     subscribers = len(demand.scenario.subscribers)
-    kind = np.where(excessive, EXCESSIVE, np.where(demand.acknowledged, RESERVED, DROPPABLE))
+    kind = np.where(
+        reservations.excessive, EXCESSIVE, np.where(demand.acknowledged, RESERVED, DROPPABLE)
+    )
 
     def counts() -> Integers:
         cell = demand.subscriber * KINDS + kind
@@ -77,24 +82,26 @@ def sort_into_kinds(demand: Demand, excessive: Booleans, ranking: Ranking, flows
         group=group,
         place=place,
         count=count,
-        allotted=_allot(count, flows),
+        allotted=_allot(count, flows, reservations.together),
         undropped=undropped,
     )
 
 
-def _allot(count: Integers, flows: int) -> Integers:
+def _allot(count: Integers, flows: int, together: Booleans) -> Integers:
     """Flows for each kind, in proportion to what is in it, and one at least.
 
-    What is over budget gets one, since it is served last whatever its rank.
+    What is over budget gets one, since it is served last whatever its rank; and so does what is
+    reserved ``together``.
     """
     over = (count[:, EXCESSIVE] > 0).astype(np.int64)
     left = flows - over
     some, reserved = count[:, DROPPABLE], count[:, RESERVED]
     fair = np.rint(left * reserved / np.maximum(some + reserved, 1)).astype(np.int64)
     for_reserved = np.clip(fair, reserved > 0, left - (some > 0))
-    for_reserved = np.minimum(for_reserved, reserved)
+    most = np.where(together, np.minimum(reserved, 1), reserved)
+    for_reserved = np.minimum(for_reserved, most)
     for_some = np.minimum(left - for_reserved, some)
-    for_reserved = np.minimum(left - for_some, reserved)
+    for_reserved = np.minimum(left - for_some, most)
     return np.stack([for_some, for_reserved, over], axis=1)
 
 
@@ -107,13 +114,17 @@ def equal_cut(kinds: Kinds) -> Integers:
 
 @dataclass(frozen=True, kw_only=True)
 class FlowSplit:
-    """The flows, before anybody has decided what to drop; ``kept``: nothing may be."""
+    """The flows, before anybody has decided what to drop.
+
+    ``kept``: nothing of them may be. ``excessive``: those of them for which nothing is reserved.
+    """
 
     subscription_flow: Integers
     subscriber: Integers
     number: Integers
     priority: Integers
     kept: Booleans
+    excessive: Booleans
 
     def site(self, demand: Demand) -> Site:
         """The site with these flows, nothing dropped."""
@@ -147,7 +158,10 @@ def make_flows(
     order = np.lexsort((key, mean, kind == EXCESSIVE, subscriber))
     number = np.empty(flows, dtype=np.int64)
     number[order] = np.arange(flows) - np.searchsorted(subscriber[order], subscriber[order])
-    classes = _classes(demand.scenario, planning.priorities)[subscriber]
+    offered = _classes(demand.scenario, planning.priorities)
+    # where something is served last, the lowest class is for that alone
+    crowded = _beside(demand, np.unique(subscriber[kind == EXCESSIVE]))
+    classes = np.where(crowded, np.maximum(offered - 1, 1), offered)[subscriber]
     ordinary = np.bincount(subscriber[kind != EXCESSIVE], minlength=len(kinds.count))[subscriber]
     if planning.priority_policy == "none":
         priority = np.zeros(flows, dtype=np.int64)
@@ -157,14 +171,22 @@ def make_flows(
             priority = part_of(middle, np.full(flows, len(cut)), classes)
         else:
             priority = part_of(number, ordinary, classes)
-        priority = np.where(kind == EXCESSIVE, classes - 1, priority)
+        priority = np.where(kind == EXCESSIVE, offered[subscriber] - 1, priority)
     return FlowSplit(
         subscription_flow=subscription_flow,
         subscriber=subscriber,
         number=number,
         priority=priority,
         kept=kind != DROPPABLE,
+        excessive=kind == EXCESSIVE,
     )
+
+
+def _beside(demand: Demand, subscribers: Integers) -> Booleans:
+    """Whoever shares a hop with one of these subscribers, themselves included."""
+    stage = demand.downlinks.stage
+    hops = np.unique(stage[subscribers])
+    return np.array(np.isin(stage, hops[hops >= 0]).any(axis=1), dtype=bool)
 
 
 def _middle(flow: Integers, place: Integers, members: Integers) -> Integers:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from firedex.planning.flow_split import FlowSplit, Kinds
 from firedex.wire import Assignment
@@ -83,14 +84,22 @@ def renumber(split: FlowSplit, before: Integers) -> FlowSplit:
         return split
     flow = split.subscription_flow[there]
     pair, shared = np.unique(flow * MOST_FLOWS + before[there], return_counts=True)
+    mine, was = pair // MOST_FLOWS, pair % MOST_FLOWS
+    whose = split.subscriber[mine]
     number = np.full(len(split.number), NEW)
-    taken: set[tuple[int, int]] = set()
-    for row in np.lexsort((pair, -shared)):
-        mine, was = divmod(int(pair[row]), MOST_FLOWS)
-        whose = int(split.subscriber[mine])
-        if number[mine] == NEW and (whose, was) not in taken:
-            number[mine] = was
-            taken.add((whose, was))
+    _, of_flow = np.unique(mine, return_inverse=True)
+    _, of_number = np.unique(whose * MOST_FLOWS + was, return_inverse=True)
+    alone = (np.bincount(of_flow)[of_flow] == 1) & (np.bincount(of_number)[of_number] == 1)
+    contested = np.unique(whose[~alone])
+    clear = ~np.isin(whose, contested)
+    number[mine[clear]] = was[clear]
+    for subscriber in contested.tolist():
+        rows = np.flatnonzero(whose == subscriber)
+        number[mine[rows]] = NEW
+        for at, kept in _most_shared(mine[rows], was[rows], shared[rows]):
+            number[at] = kept
+    known = np.flatnonzero(number != NEW)
+    taken = set(zip(split.subscriber[known].tolist(), number[known].tolist(), strict=True))
     free: dict[int, int] = {}
     for mine in np.flatnonzero(number == NEW).tolist():
         whose = int(split.subscriber[mine])
@@ -100,6 +109,18 @@ def renumber(split: FlowSplit, before: Integers) -> FlowSplit:
         number[mine] = candidate
         free[whose] = candidate + 1
     return replace(split, number=number)
+
+
+def _most_shared(mine: Integers, was: Integers, shared: Integers) -> list[tuple[int, int]]:
+    """The numbers for flows under which the most subscriptions stay (an assignment problem)."""
+    flows, row = np.unique(mine, return_inverse=True)
+    numbers, column = np.unique(was, return_inverse=True)
+    table = np.zeros((len(flows), len(numbers)))
+    table[row, column] = shared
+    chosen = linear_sum_assignment(table, maximize=True)
+    return [
+        (int(flows[r]), int(numbers[c])) for r, c in zip(*chosen, strict=True) if table[r, c] > 0
+    ]
 
 
 def moved_subscriptions(split: FlowSplit, before: Integers) -> int:

@@ -32,6 +32,7 @@ LONGEST = 48
 """A list of more items is put together into so many blocks first."""
 ROUNDS = 6
 ROUNDING = 1e-12
+INTERIOR = 1e-7
 
 Try = Callable[[Integers], Allocation]
 """Solve for the drop rates of a cut."""
@@ -75,9 +76,12 @@ def optimal_cut(
             break
         price = tried.price
     if lists.exact and lists.items <= EXACT and not lists.overlapping:
-        for cut in lists.promising(best.allocation.price, equal, best):
+        # an interior point is only so good: what it could gain by less is not looked for
+        exact = alone.solver == "kkt" and best.allocation.solver == "kkt"
+        tolerance = ROUNDING if exact else INTERIOR
+        for cut in lists.promising(best.allocation.price, equal, best, tolerance):
             best.replaced_by(attempt(cut), cut)
-        return OptimalCut(cut=best.cut, gap=0.0)
+        return OptimalCut(cut=best.cut, gap=0.0 if exact else tolerance)
     gap = None if lists.overlapping else max(bound - best.worth, 0.0) / max(best.worth, 1e-300)
     return OptimalCut(cut=best.cut, gap=gap)
 
@@ -163,7 +167,9 @@ class _Lists:
         cut[self.droppable] = part[self.item_of]
         return cut
 
-    def promising(self, price: Floats, equal: Integers, best: _Best) -> Iterator[Integers]:
+    def promising(
+        self, price: Floats, equal: Integers, best: _Best, tolerance: float
+    ) -> Iterator[Integers]:
         """All cuts whose bound at these prices exceeds what has been reached so far."""
         pays = self.prices(price)
         values = [
@@ -189,7 +195,7 @@ class _Lists:
             for j in range(i + 1, count + 1):
                 rest = 0.0 if j == count else (ahead[group][left - 1, j] if left > 1 else -np.inf)
                 hope = earned + value[i, j] + rest + later[group + 1]
-                if hope > best.worth * (1 + ROUNDING):
+                if hope > best.worth * (1 + tolerance):
                     part[self.bounds[group] + i : self.bounds[group] + j] = used
                     yield from extend(group, j, used + 1, earned + value[i, j])
 

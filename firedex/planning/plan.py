@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firedex.planning.allocation import Allocation, AllocationProblem
-from firedex.planning.bandwidth import allocation_problem, kept_load, solve
+from firedex.planning.bandwidth import allocation_problem, reserved_load, solve
 from firedex.planning.deadlines import keep_deadlines
 from firedex.planning.drop_policies import CLASS_RULES, passing_by_class
 from firedex.planning.errors import PlanningError
@@ -50,6 +50,7 @@ class Plan:
     """What was decided, what is predicted of it, and what is proved of it."""
 
     scenario: Scenario
+    planning: Planning
     table: PredictionTable
     report: PlanReport
 
@@ -76,8 +77,8 @@ class Plan:
 
     @cached_property
     def planned(self) -> Scenario:
-        """The scenario with this plan as its assignment."""
-        return replace(self.scenario, assignment=self.assignment)
+        """The scenario with this plan as its assignment, and what it was planned by."""
+        return replace(self.scenario, planning=self.planning, assignment=self.assignment)
 
 
 def plan_scenario(
@@ -136,9 +137,7 @@ class _Planner:
         before = previous_numbers(demand, previous)
         ranking = rank(demand, self._inbound, planning.priority_policy, planning.seed)
         reservations = reserve(demand, self._inbound, planning, ranking)
-        kinds = sort_into_kinds(
-            demand, reservations.excessive, ranking, planning.flows_per_subscriber
-        )
+        kinds = sort_into_kinds(demand, reservations, ranking, planning.flows_per_subscriber)
         cut, split_gap = self._cut(ranking, kinds)
         made = self._attempt(ranking, kinds, cut, before)
         kept = None
@@ -150,6 +149,7 @@ class _Planner:
         subscribers = demand.scenario.subscribers
         return Plan(
             scenario=demand.scenario,
+            planning=planning,
             table=table,
             report=PlanReport(
                 priority_policy=planning.priority_policy,
@@ -163,7 +163,9 @@ class _Planner:
                 kept_previous_flows=kept is not None,
                 overcommitted=(
                     *reservations.overcommitted,
-                    *overcommitted_hops(demand, self._kept_load(final.split), self._limit),
+                    *overcommitted_hops(
+                        demand, self._reserved(final.split, excess=True), self._limit
+                    ),
                 ),
                 undropped_subscribers=tuple(subscribers[row].id for row in kinds.undropped),
                 unmet_deadlines=unmet_deadlines(table),
@@ -176,28 +178,30 @@ class _Planner:
             return equal, None
         site, loads = on_lone_flows(self._demand, self._inbound)
         limit = self._one_limit(site)
-        ideal = allocation_problem(site, loads, ~kinds.droppable, limit)
+        lone = _lone_split(site, kinds)
+        ideal = allocation_problem(site, loads, lone, limit)
         # what is kept rides on the same flows whatever becomes of the rest
-        kept = self._kept_load(self._flows(ranking, kinds, equal))
-        ideal = replace(ideal, limit=np.maximum(limit - kept[:, None], 0.0))
+        reserved = self._reserved(self._flows(ranking, kinds, equal))
+        ideal = replace(ideal, limit=np.maximum(limit - reserved[:, None], 0.0))
 
         def attempt(cut: Integers) -> Allocation:
             split = self._flows(ranking, kinds, cut)
             made = split.site(self._demand)
             its_loads = downlink_loads(made, self._inbound)
-            return solve(allocation_problem(made, its_loads, split.kept, limit), self._solver)
+            return solve(allocation_problem(made, its_loads, split, limit), self._solver)
 
         alone = solve(ideal, self._solver)
         found = optimal_cut(self._demand, kinds, equal, alone, loads.ceiling, attempt)
         proved = self._planning.drop_policy == "optimized"
         return found.cut, found.gap if proved else None
 
-    def _kept_load(self, split: FlowSplit) -> Floats:
-        """What every hop must carry whole."""
+    def _reserved(self, split: FlowSplit, *, excess: bool = False) -> Floats:
+        """What is reserved on every hop; with the ``excess``, what is never dropped at all."""
         if not split.kept.any():
             return np.zeros(len(self._demand.downlinks.hops))
         site = split.site(self._demand)
-        return kept_load(site, downlink_loads(site, self._inbound), split.kept, 1)[:, 0]
+        loads = downlink_loads(site, self._inbound)
+        return reserved_load(site, loads, split, 1, excess=excess)[:, 0]
 
     def _one_limit(self, site: Site) -> Floats:
         return np.full((len(site.downlinks.hops), 1), self._limit)
@@ -216,13 +220,11 @@ class _Planner:
             worth = float(table.utility.sum())
             return _Attempt(split=split, site=site, passing=passing, worth=worth, table=table)
         if policy in CLASS_RULES:
-            passing = passing_by_class(
-                policy, loads, site.downlinks, split.priority, split.kept, self._limit
-            )
-            problem = allocation_problem(site, loads, split.kept, self._one_limit(site))
+            passing = passing_by_class(policy, loads, site.downlinks, split, self._limit)
+            problem = allocation_problem(site, loads, split, self._one_limit(site))
             return _Attempt(split=split, site=site, passing=passing, worth=problem.worth(passing))
         if policy == "optimized":
-            problem = allocation_problem(site, loads, split.kept, self._one_limit(site))
+            problem = allocation_problem(site, loads, split, self._one_limit(site))
             allocation = solve(problem, self._solver)
             return _Attempt(
                 split=split,
@@ -236,15 +238,15 @@ class _Planner:
     def _attempt_deadlines(self, split: FlowSplit, site: Site, loads: DownlinkLoads) -> _Attempt:
         classes = int(site.flows.priority.max(initial=0)) + 1
         whole = np.ones((len(site.downlinks.hops), classes))
-        kept = kept_load(site, loads, split.kept, classes)
+        reserved = reserved_load(site, loads, split, classes)
 
         @lru_cache(maxsize=2)
         def open_flows(closed: bytes) -> AllocationProblem:
             without = np.frombuffer(closed, dtype=bool)
-            return allocation_problem(site, loads, split.kept, whole, without)
+            return allocation_problem(site, loads, split, whole, without)
 
         def evaluate(limit: Floats, closed: Booleans) -> tuple[Allocation, PredictionTable]:
-            problem = replace(open_flows(closed.tobytes()), limit=np.maximum(limit - kept, 0.0))
+            problem = replace(open_flows(closed.tobytes()), limit=np.maximum(limit - reserved, 0.0))
             allocation = solve(problem, self._solver)
             allocation = replace(allocation, passing=np.where(closed, 0.0, allocation.passing))
             return allocation, self._predicted(site, allocation.passing)
@@ -280,10 +282,27 @@ class _Planner:
             return None
         if moved_subscriptions(tried.split, before) >= moves:
             return None
-        return tried if tried.worth >= made.worth * (1 - EQUAL) else None
+        if tried.worth < made.worth * (1 - EQUAL):
+            return None
+        # and by the whole model, buffers included
+        tables = [a.table or self._predicted(a.site, a.passing) for a in (tried, made)]
+        worths = [float(table.utility.sum()) for table in tables]
+        return replace(tried, table=tables[0]) if worths[0] >= worths[1] * (1 - EQUAL) else None
 
     def _predicted(self, site: Site, passing: Floats) -> PredictionTable:
         drop_rate = np.clip(1.0 - passing, 0.0, 1.0)
         return predict_site(
             replace(site, flows=replace(site.flows, drop_rate=drop_rate)), self._inbound
         )
+
+
+def _lone_split(site: Site, kinds: Kinds) -> FlowSplit:
+    """A flow for every subscription, of its kind."""
+    return FlowSplit(
+        subscription_flow=site.subscription_flow,
+        subscriber=site.flows.subscriber,
+        number=site.flows.number,
+        priority=site.flows.priority,
+        kept=~kinds.droppable,
+        excessive=np.zeros(len(site.subscription_flow), dtype=bool),
+    )

@@ -1,5 +1,7 @@
 """Which deadlines a prediction misses, and by how much."""
 
+from typing import Literal
+
 import numpy as np
 
 from firedex.wire import UnmetDeadline
@@ -27,8 +29,13 @@ def unmet_deadlines(table: PredictionTable) -> tuple[UnmetDeadline, ...]:
                 filter=subscription.filter,
                 deadline_seconds=deadline,
                 percentile=subscription.deadline_percentile,
+                reason="late" if known else _reason(float(table.success_rate[row])),
                 delay_seconds=float(delay[row]) if known else None,
                 late_by_seconds=max(float(delay[row]) - deadline, 0.0) if known else None,
             )
         )
     return tuple(found)
+
+
+def _reason(success_rate: float) -> Literal["nothing-delivered", "unstable"]:
+    return "unstable" if success_rate > 0 else "nothing-delivered"

@@ -102,10 +102,13 @@ def _message(details: ErrorDetails, of: type[Any]) -> str:
         return (
             f"unknown kind {details['ctx']['tag']!r}; known are {details['ctx']['expected_tags']}"
         )
+    if kind == "tuple_type":
+        return f"must be a list, not {details['input']!r}"
     if kind == "dataclass_type":
         return f"must be a mapping of keys and values, not {details['input']!r}"
     if kind == "float_type" and _reads_as_number(details["input"]):
-        return f"{details['input']!r} is text to YAML; write the number out, such as 400000"
+        given = details["input"]
+        return f"{given!r} is text to YAML; write the number out: {float(given):.12g}"
     if kind == "union_tag_not_found":
         return "needs a 'kind': log, linear, capped, piecewise-linear or power"
     if kind == "string_pattern_mismatch":

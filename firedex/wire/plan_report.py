@@ -32,14 +32,15 @@ class Overcommitment:
 class UnmetDeadline:
     """A deadline that the plan does not meet, and what is predicted instead.
 
-    ``delay_seconds`` is that of the deadline's percentile; none where nothing is delivered, or the
-    delay grows without bound.
+    ``late``: ``delay_seconds`` is that of the deadline's percentile. ``nothing-delivered``: all of
+    it is dropped or lost. ``unstable``: a queue on its way grows without bound.
     """
 
     subscriber: Identifier
     filter: FilterName
     deadline_seconds: Amount
     percentile: Probability
+    reason: Literal["late", "nothing-delivered", "unstable"]
     delay_seconds: Amount | None
     late_by_seconds: Amount | None
 

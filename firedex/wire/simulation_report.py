@@ -33,10 +33,10 @@ class SimulatedSubscription:
     success_rate: Probability | None
     success_rate_half_width: Amount | None
     delay_mean_seconds: Amount | None
-    delay_mean_half_width: Amount | None
+    delay_mean_half_width_seconds: Amount | None
     delay_p50_seconds: Amount | None
     delay_p95_seconds: Amount | None
-    delay_p95_half_width: Amount | None
+    delay_p95_half_width_seconds: Amount | None
     delay_p99_seconds: Amount | None
     timely_fraction: Probability | None
 
@@ -50,10 +50,10 @@ class SimulatedClass:
     success_rate: Probability | None
     success_rate_half_width: Amount | None
     delay_mean_seconds: Amount | None
-    delay_mean_half_width: Amount | None
+    delay_mean_half_width_seconds: Amount | None
     delay_p50_seconds: Amount | None
     delay_p95_seconds: Amount | None
-    delay_p95_half_width: Amount | None
+    delay_p95_half_width_seconds: Amount | None
     delay_p99_seconds: Amount | None
     timely_fraction: Probability | None
 

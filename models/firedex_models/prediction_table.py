@@ -21,7 +21,7 @@ from firedex_models.grouping import group_sums
 from firedex_models.network_hops import Hop
 from firedex_models.site import Site
 
-__all__ = ["PredictionTable", "StreamOutcome", "tabulate"]
+__all__ = ["FLUID", "UNSTABLE", "PredictionTable", "StreamOutcome", "tabulate"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -86,6 +86,7 @@ def _hop(
         first = int(np.flatnonzero(full)[0])
         reason = _grows(utilization) if endless else _overflows(utilization)
         reason += f" from class {first} down" if classes and len(load) > 1 else ""
+        reason = reason.removesuffix(",")
     return QueuePrediction(
         id=name,
         kind=kind,
@@ -97,6 +98,8 @@ def _hop(
 
 
 def _overflows(utilization: float) -> str:
+    if utilization < 1:
+        return f"at a load of {utilization:.3g} its buffer is full at times,"
     return f"offered {utilization:.3g} times what it carries: its buffer overflows"
 
 

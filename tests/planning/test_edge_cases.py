@@ -202,6 +202,37 @@ def test_the_random_policy_follows_its_seed_and_nothing_else() -> None:
     assert first.assignment != other.assignment
 
 
+def test_what_is_worth_nothing_is_not_starved_for_a_switch_it_does_not_cross() -> None:
+    document = site(
+        topics=[topic(name) for name in ("a", "b", "c")],
+        publishers=[published("p0", {"a": 300.0, "b": 100.0, "c": 200.0}, switch="s1")],
+        subscribers=[
+            subscribed("one", "a", "b", switch="s2"),
+            subscribed("two", "c", switch="s3"),
+        ],
+    )
+    for subscription in (
+        document["subscribers"][0]["subscriptions"][1],
+        document["subscribers"][1]["subscriptions"][0],
+    ):
+        subscription["utility"]["weight"] = 0.0
+    document["network"] = {
+        "switches": [
+            {"id": "s1", "bandwidth_bits_per_second": 1e6},
+            {"id": "s2", "bandwidth_bits_per_second": 1e5},
+            {"id": "s3", "bandwidth_bits_per_second": 1e5},
+        ],
+        "links": [
+            {"from": "s1", "to": "s2", "bandwidth_bits_per_second": 1e5},
+            {"from": "s1", "to": "s3"},
+        ],
+        "broker": {"id": "b1", "switch": "s1"},
+    }
+    plan = plan_of(document, drop_policy="optimized", solver="cvxpy")
+    drops = {entry.filter: entry.drop_rate for entry in plan.assignment}
+    assert drops["c"] == pytest.approx(1 - 0.9 * 1e5 / (200 * 800), abs=1e-6)
+
+
 def test_error_rates_on_the_way_are_reckoned_with() -> None:
     document = path_of_two_switches()
     document["network"]["switches"][1]["error_rate"] = 0.5

@@ -160,6 +160,35 @@ def test_a_previous_plan_never_costs_utility() -> None:
     assert again.table.utility.sum() >= fresh.table.utility.sum() * (1 - 1e-9)
 
 
+def test_numbers_are_given_so_that_the_fewest_move() -> None:
+    names = TOPICS[:10]
+    document = wanted(count=10, flows_per_subscriber=2, priorities=2)
+    numbers = [0, 0, 0, 1, 1, 0, 0]
+    previous = [
+        Assignment(subscriber="command", filter=name, flow=number, priority=0)
+        for name, number in zip(names, numbers, strict=False)
+    ]
+    plan = plan_scenario(from_plain(Scenario, document), previous=previous)
+    after = {entry.filter: entry.flow for entry in plan.assignment}
+    swapped = sum((1 - after[e.filter]) != e.flow for e in previous)
+    assert plan.report.moved_subscriptions is not None
+    assert plan.report.moved_subscriptions <= swapped
+
+
+def test_staying_is_weighed_with_its_buffers() -> None:
+    document = wanted(count=2, weights=[100.0, 1.0], flows_per_subscriber=2, priorities=2)
+    switch = document["network"]["switches"][1]
+    switch["bandwidth_bits_per_second"] = 20_000.0
+    switch["buffer"] = {"kind": "per-class-head-drop", "packets": 1}
+    scenario = from_plain(Scenario, document)
+    crowded = [
+        Assignment(subscriber="command", filter=name, flow=0, priority=0) for name in TOPICS[:2]
+    ]
+    fresh = plan_scenario(scenario, previous=[])
+    again = plan_scenario(scenario, previous=crowded)
+    assert again.table.utility.sum() >= fresh.table.utility.sum() * (1 - 1e-9)
+
+
 def test_a_global_ranking_is_stable_too() -> None:
     document = wanted(count=3, ranking="global", priorities=2, flows_per_subscriber=2)
     document["subscribers"].append(subscribed("crew", "t/00", "t/01"))

@@ -10,6 +10,7 @@ from small_site import published, site, topic
 
 from firedex.planning import Plan, plan_scenario
 from firedex.planning.bandwidth import allocation_problem, solve
+from firedex.planning.flow_split import FlowSplit
 from firedex.wire import Scenario, from_plain, to_plain
 from firedex_models.demand import compile_demand
 from firedex_models.downlink_loads import downlink_loads
@@ -83,8 +84,16 @@ def best_of_all(scenario: Scenario, ranked: list[list[int]]) -> float:
         made = assign(demand, flow, flows)
         loads = downlink_loads(made, inbound)
         limit = np.full((len(made.downlinks.hops), 1), 1 - scenario.planning.rho_tolerance)
-        kept = np.zeros(len(owners), dtype=bool)
-        best = max(best, solve(allocation_problem(made, loads, kept, limit)).worth)
+        nobody = np.zeros(len(owners), dtype=bool)
+        split = FlowSplit(
+            subscription_flow=flow,
+            subscriber=flows.subscriber,
+            number=flows.number,
+            priority=flows.priority,
+            kept=nobody,
+            excessive=nobody,
+        )
+        best = max(best, solve(allocation_problem(made, loads, split, limit)).worth)
     return best
 
 

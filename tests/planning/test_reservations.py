@@ -89,6 +89,34 @@ def test_the_worthiest_are_served_within_the_budget_and_the_rest_last() -> None:
     assert max(classes[name] for name in TOPICS[:4]) < 7
 
 
+def test_what_is_over_budget_takes_nothing_from_the_others() -> None:
+    budgets = [{"role": "crew", "share": 0.1}]
+    fair = plan_of(site_with(reserved_budgets=budgets))
+    greedy = plan_of(site_with(0, reserved_budgets=budgets))
+    without = site_with(reserved_budgets=budgets)
+    del without["subscribers"][0]["subscriptions"][0]
+    alone = {row.filter: row for row in plan_of(without).table.rows()}
+    others = {row.filter: row for row in greedy.table.rows()}
+    for name in TOPICS[1:]:
+        assert others[name].success_rate == pytest.approx(alone[name].success_rate, abs=1e-9)
+        assert others[name].priority < 7
+    assert others["t/0"].priority == 7
+    assert others["t/0"].drop_rate == 0
+    # and it gets what is left, which is less than it had by asking for nothing
+    assert others["t/0"].success_rate < {r.filter: r for r in fair.table.rows()}["t/0"].success_rate
+
+
+def test_a_refused_filter_does_not_let_an_overlapping_one_through() -> None:
+    document = site_with(reserved_budgets=[{"role": "crew", "share": 0.3}])
+    document["subscribers"] = [subscribed("command", "t/#", "t/1", qos=1)]
+    plan = plan_of(document)
+    assert {entry.priority for entry in plan.assignment} == {7}
+    (crew, everybody) = plan.report.overcommitted
+    assert crew.reserved == pytest.approx(1.2)
+    assert everybody.reserved == pytest.approx(1.2)
+    assert plan.table.switches()[1].utilization == pytest.approx(1.2)
+
+
 def test_a_roles_budget_limits_what_it_reserves() -> None:
     budgets = [{"role": "crew", "share": 0.5}]
     plan = plan_of(site_with(0, 1, 2, 3, reserved_budgets=budgets))
@@ -157,7 +185,7 @@ def test_nothing_of_a_reservation_is_dropped_on_switches_in_line_either() -> Non
         switch["bandwidth_bits_per_second"] = 4e4
     for row, rate in ((0, 100.0), (2, 1.0)):
         document["publishers"][0]["publications"][row]["rate_per_second"] = rate
-    plan = plan_of(document)
+    plan = plan_of(document, solver="cvxpy")
     assert plan.report.solver == "cvxpy"
     assert entries(plan)["heat/1"].drop_rate == 0
     assert plan.planned.assignment == plan.assignment
@@ -165,7 +193,7 @@ def test_nothing_of_a_reservation_is_dropped_on_switches_in_line_either() -> Non
 
 @pytest.mark.parametrize("solver", ["kkt", "cvxpy"])
 def test_where_reservations_leave_no_room_nothing_else_passes(solver: Any) -> None:
-    document = site_with(0, bandwidth=6_000.0)
+    document = site_with(0, bandwidth=16_000.0, rho_tolerance=0.5)
     hungry = document["subscribers"][0]["subscriptions"][1]
     hungry["utility"] = {"kind": "power", "weight": 1e4, "exponent": 0.01}
     document["publishers"][0]["publications"][5]["rate_per_second"] = 0.0

@@ -80,6 +80,26 @@ def test_hops_that_cannot_be_full_do_not_count() -> None:
     assert solve(relaxed).worth >= solve_with_cvxpy(relaxed).worth * (1 - LOST)
 
 
+def test_switches_in_line_are_as_good_as_the_narrowest() -> None:
+    """The same flows on two hops: the one that is filled more decides."""
+    random = np.random.default_rng(14)
+    for _ in range(20):
+        single = random_problem(random, flows=30, hops=1, classes=int(random.integers(1, 4)))
+        wider = float(random.uniform(1.0, 2.0))
+        line = replace(
+            single,
+            hop=np.repeat([0, 1], 30),
+            flow=np.tile(single.flow, 2),
+            load=np.concatenate([single.load / wider, single.load]),
+            limit=np.repeat(single.limit, 2, axis=0),
+        )
+        assert line.separable
+        solved = solve(line)
+        assert solved.solver == "kkt"
+        check(solved)
+        assert solved.worth == pytest.approx(solve(single).worth, rel=1e-9)
+
+
 def one_hop(
     utilities: list[Utility], load: list[float], limit: float = 0.9, priority: int = 0
 ) -> AllocationProblem:

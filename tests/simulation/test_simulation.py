@@ -204,7 +204,7 @@ def test_an_htb_link_is_as_the_model_has_it() -> None:
 
 def test_half_widths_need_two_replications() -> None:
     report = report_of(simulated(busy(), replications=1, publications=2_000))
-    assert report.classes[0].delay_mean_half_width is None
+    assert report.classes[0].delay_mean_half_width_seconds is None
     assert report.classes[0].delay_mean_seconds is not None
 
 

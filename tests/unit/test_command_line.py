@@ -230,8 +230,8 @@ def test_what_a_plan_cannot_do_is_said(tmp_path: Path) -> None:
         subscription["qos"] = 1
     file = write(tmp_path, document)
     shown = " ".join(run("plan", file).output.split())
-    assert "switch fireground (fireground to hosts): role medic reserves" in shown
-    assert "10.0% may be" in shown
+    assert "switch fireground (fireground to hosts): role medic may reserve 10.0%" in shown
+    assert "is served last" in shown
     document["planning"]["flows_per_subscriber"] = 1
     medic["subscriptions"][0]["qos"] = 0
     shown = " ".join(run("plan", write(tmp_path, document)).output.split())

@@ -214,9 +214,16 @@ def test_equal_worth_is_ranked_by_name_and_not_by_place_in_the_file() -> None:
 
 def test_a_plan_replaces_an_assignment_and_nothing_else() -> None:
     scenario = from_plain(Scenario, wanted())
-    planned = plan_scenario(scenario, drop_policy="flat").planned
+    planned = plan_scenario(scenario).planned
     assert replace(planned, assignment=None) == scenario
-    assert plan_scenario(planned, drop_policy="flat").planned == planned
+    assert plan_scenario(planned).planned == planned
+
+
+def test_a_plan_says_what_it_was_planned_by() -> None:
+    scenario = from_plain(Scenario, wanted())
+    planned = plan_scenario(scenario, drop_policy="flat", ranking="global").planned
+    assert planned.planning == replace(scenario.planning, drop_policy="flat", ranking="global")
+    assert plan_scenario(planned).planned == planned
 
 
 @pytest.mark.parametrize("policy", ["linear", "exponential"])

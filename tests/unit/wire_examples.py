@@ -120,6 +120,7 @@ UNMET_DEADLINE = wire.UnmetDeadline(
     filter="smoke/#",
     deadline_seconds=0.5,
     percentile=0.95,
+    reason="late",
     delay_seconds=0.75,
     late_by_seconds=0.25,
 )
@@ -135,10 +136,10 @@ SIMULATED: dict[str, Any] = {
     "success_rate": 0.9,
     "success_rate_half_width": 0.01,
     "delay_mean_seconds": 0.01,
-    "delay_mean_half_width": 0.001,
+    "delay_mean_half_width_seconds": 0.001,
     "delay_p50_seconds": 0.008,
     "delay_p95_seconds": 0.03,
-    "delay_p95_half_width": 0.002,
+    "delay_p95_half_width_seconds": 0.002,
     "delay_p99_seconds": 0.05,
     "timely_fraction": None,
 }

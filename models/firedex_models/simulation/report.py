@@ -77,10 +77,10 @@ def _figures(of: GroupEstimates, row: int) -> dict[str, Any]:
         "success_rate": _known(of.success_rate.mean[row]),
         "success_rate_half_width": _known(of.success_rate.half_width[row]),
         "delay_mean_seconds": _known(of.delay_mean_seconds.mean[row]),
-        "delay_mean_half_width": _known(of.delay_mean_seconds.half_width[row]),
+        "delay_mean_half_width_seconds": _known(of.delay_mean_seconds.half_width[row]),
         "delay_p50_seconds": _known(of.delay_p50_seconds.mean[row]),
         "delay_p95_seconds": _known(of.delay_p95_seconds.mean[row]),
-        "delay_p95_half_width": _known(of.delay_p95_seconds.half_width[row]),
+        "delay_p95_half_width_seconds": _known(of.delay_p95_seconds.half_width[row]),
         "delay_p99_seconds": _known(of.delay_p99_seconds.mean[row]),
         "timely_fraction": _known(of.timely_fraction.mean[row]),
     }
