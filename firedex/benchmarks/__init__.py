@@ -5,12 +5,14 @@ from collections.abc import Callable
 from firedex.benchmarks.plan_scale import plan_scale
 from firedex.benchmarks.predict_scale import predict_scale
 from firedex.benchmarks.result import BenchmarkResult, Report
+from firedex.benchmarks.simulate_speed import simulate_speed
 
 __all__ = ["BENCHMARKS", "BenchmarkResult", "Report", "run_benchmark"]
 
 BENCHMARKS: dict[str, Callable[[Report], BenchmarkResult]] = {
     "plan": plan_scale,
     "predict": predict_scale,
+    "simulate": simulate_speed,
 }
 
 

@@ -74,6 +74,8 @@ def _draw(axis: Any, panel: Panel) -> None:
     axis.set_ylabel(panel.y_label)
     if panel.log_y:
         axis.set_yscale("log")
+    elif "%" in panel.y_label:
+        axis.set_ylim(0, 105)
     if panel.ticks:
         axis.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=30, ha="right", fontsize=7)
     axis.grid(alpha=0.3)

@@ -53,8 +53,16 @@ class Batch:
         )
 
     def take(self, rows: Integers | Booleans) -> "Batch":
-        """These packets, in this order."""
+        """These packets, in this order; nothing is copied where all or none are meant."""
+        if rows.dtype == np.bool_:
+            count = int(np.count_nonzero(rows))
+            if count in (0, len(rows)):
+                return self if count else Batch.empty()
         return Batch(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def part(self, start: int, stop: int) -> "Batch":
+        """A run of packets; a view, not a copy."""
+        return Batch(*(getattr(self, field.name)[start:stop] for field in fields(self)))
 
     @classmethod
     def joined(cls, *batches: "Batch") -> "Batch":
@@ -81,7 +89,8 @@ class Timeline:
     def due(self, coming: Batch, until: float) -> Batch:
         """Everything that reaches the stage before ``until``."""
         everything = Batch.joined(self._later, coming)
-        everything = everything.take(np.argsort(everything.time, kind="stable"))
+        if (everything.time[1:] < everything.time[:-1]).any():
+            everything = everything.take(np.argsort(everything.time, kind="stable"))
         cut = int(np.searchsorted(everything.time, until))
-        self._later = everything.take(np.arange(cut, len(everything)))
-        return everything.take(np.arange(cut))
+        self._later = everything.part(cut, len(everything))
+        return everything.part(0, cut)

@@ -24,7 +24,7 @@ OWES_NOTHING = -1e-12
 """Seconds of link time owed that are as good as none: refilling to exactly 0 is not exact."""
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _append(packet, k, first, last, behind, ahead, waiting):  # type: ignore[no-untyped-def]
     ahead[packet] = last[k]
     behind[packet] = NOBODY
@@ -37,22 +37,35 @@ def _append(packet, k, first, last, behind, ahead, waiting):  # type: ignore[no-
     waiting[-1] += 1
 
 
-@njit(cache=True)
-def _remove(packet, k, first, last, behind, ahead, waiting):  # type: ignore[no-untyped-def]
-    before, after = ahead[packet], behind[packet]
-    if before == NOBODY:
-        first[k] = after
+@njit(cache=True, inline="always")
+def _pop(k, first, last, behind, ahead, waiting):  # type: ignore[no-untyped-def]
+    """Take the oldest packet of a class out."""
+    packet = first[k]
+    first[k] = behind[packet]
+    if first[k] == NOBODY:
+        last[k] = NOBODY
     else:
-        behind[before] = after
-    if after == NOBODY:
-        last[k] = before
-    else:
-        ahead[after] = before
+        ahead[first[k]] = NOBODY
     waiting[k] -= 1
     waiting[-1] -= 1
+    return packet
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
+def _pop_last(k, first, last, behind, ahead, waiting):  # type: ignore[no-untyped-def]
+    """Take the newest packet of a class out."""
+    packet = last[k]
+    last[k] = ahead[packet]
+    if last[k] == NOBODY:
+        first[k] = NOBODY
+    else:
+        behind[last[k]] = NOBODY
+    waiting[k] -= 1
+    waiting[-1] -= 1
+    return packet
+
+
+@njit(cache=True, inline="always")
 def _highest(first):  # type: ignore[no-untyped-def]
     for k in range(len(first)):
         if first[k] != NOBODY:
@@ -60,7 +73,7 @@ def _highest(first):  # type: ignore[no-untyped-def]
     return NOBODY
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _enqueue(packet, k, kind, room, first, last, behind, ahead, waiting, departure):  # type: ignore[no-untyped-def]
     """Put a packet into the buffer; whoever has no place in it never departs (NaN)."""
     if kind == SHARED and waiting[-1] >= room:
@@ -70,13 +83,9 @@ def _enqueue(packet, k, kind, room, first, last, behind, ahead, waiting, departu
         if lowest < 0 or k >= lowest:
             departure[packet] = np.nan
             return
-        evicted = last[lowest]
-        departure[evicted] = np.nan
-        _remove(evicted, lowest, first, last, behind, ahead, waiting)
+        departure[_pop_last(lowest, first, last, behind, ahead, waiting)] = np.nan
     elif kind == PER_CLASS and waiting[k] >= room:
-        oldest = first[k]
-        departure[oldest] = np.nan
-        _remove(oldest, k, first, last, behind, ahead, waiting)
+        departure[_pop(k, first, last, behind, ahead, waiting)] = np.nan
     _append(packet, k, first, last, behind, ahead, waiting)
 
 
@@ -101,8 +110,7 @@ def transmit_plain(  # type: ignore[no-untyped-def]
         now = arrival[packet] if packet < packets else until
         k = _highest(first)
         while k != NOBODY and free < now:  # who comes at the same instant is considered, too
-            chosen = first[k]
-            _remove(chosen, k, first, last, behind, ahead, waiting)
+            chosen = _pop(k, first, last, behind, ahead, waiting)
             free += service[chosen]
             departure[chosen] = free
             k = _highest(first)
@@ -110,7 +118,12 @@ def transmit_plain(  # type: ignore[no-untyped-def]
             break
         found += waiting[-1]
         idle = free <= now
-        free = max(free, now) if k == NOBODY else free
+        if k == NOBODY and idle:
+            free = now
+            if packet + 1 == packets or arrival[packet + 1] > now:  # nobody to be compared with
+                free = now + service[packet]
+                departure[packet] = free
+                continue
         _enqueue(
             packet, priority[packet], kind, room + idle, first, last, behind, ahead, waiting,
             departure,
@@ -182,8 +195,7 @@ def transmit_shaped(  # type: ignore[no-untyped-def]
             tokens = min(tokens + pause, full)
             _pay_back(owed, pause * guaranteed)
             continue
-        packet = first[chosen]
-        _remove(packet, chosen, first, last, behind, ahead, waiting)
+        packet = _pop(chosen, first, last, behind, ahead, waiting)
         tokens -= service[packet]
         if guaranteed_turn:
             owed[chosen] -= service[packet]

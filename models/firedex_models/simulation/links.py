@@ -85,6 +85,9 @@ class _Stage:
 
     def _looked_up(self, due: Batch) -> Batch:
         """The inbound queue of every managed switch (M/M/1), shared by its ports."""
+        rated = [p for p in self.ports.values() if p.hop.switch.in_packets_per_second is not None]
+        if not any(port.hop.switch.managed for port in rated):
+            return due
         time = due.time.copy()
         hop = self._hop_of_key[due.key]
         for name in sorted({port.hop.switch.id for port in self.ports.values()}):
@@ -171,11 +174,13 @@ class _Port:
         return departure
 
     def _arrived(self, packets: Batch, departure: Floats) -> Batch:
+        fate, time = packets.fate, departure + self.hop.switch.propagation_seconds
         overflowed = np.isnan(departure)
-        fate = packets.fate.copy()
-        fate[overflowed] = AT_BUFFER
-        time = np.where(overflowed, packets.time, departure + self.hop.switch.propagation_seconds)
+        if overflowed.any():
+            time = np.where(overflowed, packets.time, time)
+            fate = np.where(overflowed, np.int8(AT_BUFFER), fate)
         if self.hop.switch.error_rate > 0:
+            fate = fate.copy()
             lost = self._generator.random(len(fate)) < self.hop.switch.error_rate
             fate[lost & ~overflowed] = ON_LINK
         return replace(packets, time=time, fate=fate)

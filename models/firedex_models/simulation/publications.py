@@ -74,7 +74,9 @@ class Clock:
         total = float(self._share[-1]) if len(self._share) else 0.0
         if total > 0:
             count = int(self._generator.poisson(total * (end - start)))
-            times.append(self._generator.uniform(start, end, count))
+            # gaps over their sum: uniform moments, already in order
+            gaps = np.cumsum(self._generator.exponential(size=count + 1))
+            times.append(start + (end - start) * (gaps[:-1] / gaps[-1]))
             chosen = np.searchsorted(self._share, self._generator.random(count) * total)
             keys.append(self._poisson[np.minimum(chosen, len(self._poisson) - 1)])
         for row, source in enumerate(self._periodic.tolist()):
@@ -85,9 +87,10 @@ class Clock:
             keys.append(np.full(len(moments), source))
         if not times:
             return Batch.empty()
-        time = np.concatenate(times)
-        order = np.argsort(time, kind="stable")
-        time, key = time[order], np.concatenate(keys)[order].astype(np.int32)
+        time, key = np.concatenate(times), np.concatenate(keys).astype(np.int32)
+        if len(times) > 1:
+            order = np.argsort(time, kind="stable")
+            time, key = time[order], key[order]
         factor = np.ones(len(time))
         random = np.flatnonzero(self._sources.exponential[key])
         factor[random] = self._generator.exponential(size=len(random))
