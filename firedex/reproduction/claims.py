@@ -198,7 +198,9 @@ def claims_of_fig9(results: Results, groups: Groups) -> list[Claim]:
         policies = groups[shared]
         for percent, better, worse, what in comparisons:
             gains = {
-                name: results.one(policies[better], field) / results.one(policies[worse], field) - 1
+                name: _gain(
+                    results.one(policies[better], field), results.one(policies[worse], field)
+                )
                 for name, field in (
                     ("by the sum", "rate"),
                     ("by the paper's mean", "mean_rate"),
@@ -210,12 +212,20 @@ def claims_of_fig9(results: Results, groups: Groups) -> list[Claim]:
                 Claim(
                     paper=f"{what}: +{percent} %",
                     measured=f"{where}: "
-                    + ", ".join(f"{name} {gain:+.0%}" for name, gain in gains.items()),
+                    + ", ".join(f"{name} {_percent(gain)}" for name, gain in gains.items()),
                     verdict=_verdict(*near),
                     why="" if all(near) else _why_fig9(percent),
                 )
             )
     return claims
+
+
+def _gain(better: float, worse: float) -> float:
+    return better / worse - 1 if worse > 0 else np.inf
+
+
+def _percent(gain: float) -> str:
+    return f"{gain:+.0%}" if np.isfinite(gain) else "(from nothing)"
 
 
 def _why_fig9(percent: int) -> str:

@@ -20,7 +20,7 @@ class Effort:
 
 FULL = Effort(
     seeds=10,
-    publications=400_000,
+    publications=250_000,
     subscribers=(1, 10, 20, 50, 100),
     factors=(1, 2, 4, 8, 16),
 )
