@@ -38,10 +38,25 @@ class RecordFiles:
         """Take notifications; the file appears whole or not at all."""
         path = self.folder / f"replication-{replication:04}.parquet"
         unfinished = path.with_suffix(".unfinished")
-        with pq.ParquetWriter(unfinished, SCHEMA) as writer:
-            records = _Records(workload, f"{self.run}-{replication}")
-            yield lambda done: writer.write_table(records.table(done))
-        unfinished.rename(path)
+        try:
+            with pq.ParquetWriter(unfinished, SCHEMA) as writer:
+                records = _Records(workload, f"{self.run}-{replication}")
+                yield lambda done: writer.write_table(records.table(done))
+            unfinished.rename(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def prepare(self) -> str | None:
+        """Make the folder; what is wrong with it, if anything."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "replication.unfinished").touch()
+            (self.folder / "replication.unfinished").unlink()
+        except OSError as error:
+            return f"{error.strerror}: {self.folder}"
+        if any(self.folder.glob("replication-*.parquet")):
+            return f"{self.folder} holds records already; name another folder"
+        return None
 
 
 class _Records:

@@ -119,7 +119,9 @@ def _ours(customers: int) -> float:
     )
     clock = Clock(sources, generator)
     server = Crossing(
-        route, Traveller(np.arange(count), np.arange(count), np.array(SERVICES)), generator
+        route,
+        Traveller(np.arange(count), np.arange(count), np.array(SERVICES), np.array(RATES)),
+        generator,
     )
     duration = customers / sum(RATES)
     slices = max(customers // SLICE, 1)

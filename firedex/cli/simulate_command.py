@@ -80,7 +80,9 @@ def simulate(
     The first tenth of the time and the last fiftieth are not looked at. Every notification is
     accounted for.
     """
-    wanted = _assigned(read_or_fail(scenario))
+    if records is not None and arrivals == "independent":
+        raise click.UsageError("--records are of real arrivals: not with --arrivals independent")
+    wanted = read_or_fail(scenario)
     settings = SimulationSettings(
         replications=replications,
         publications=publications,
@@ -90,11 +92,10 @@ def simulate(
     )
     keep = None
     if records is not None:
-        try:
-            records.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            fail(f"--records: {error.strerror}: {records}")
         keep = RecordFiles(folder=records, run=f"simulation-{seed}")
+        if problem := keep.prepare():
+            fail(f"--records: {problem}")
+    wanted = _assigned(wanted)
     with Progress(
         console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
     ) as bar:

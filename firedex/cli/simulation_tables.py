@@ -33,6 +33,8 @@ def show_simulation(
         f"{counts.dropped_at_buffer}, lost on link {counts.lost_on_link}",
         highlight=False,
     )
+    if not report.publications:
+        console.print("[yellow]nothing is published: there is nothing to see[/yellow]")
     table = new_table("Simulated, and (predicted)")
     table.add_column("subscription" if everything else "class", overflow="fold")
     for heading in ("delivered", "mean", "p95", "p99"):

@@ -56,7 +56,7 @@ def errors(load: float, publications: int, replications: int) -> tuple[np.ndarra
 
 
 def test_independent_streams_at_medium_load_within_half_a_percent() -> None:
-    error, half_width = errors(0.6, 2_000_000, 8)
+    error, half_width = errors(0.6, 2_500_000, 24)
     assert half_width.max() < 0.005
     assert error.max() <= 0.005
 

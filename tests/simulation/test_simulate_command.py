@@ -70,9 +70,23 @@ def test_records_are_delivery_records_and_add_up(tmp_path: Path) -> None:
         assert record.publisher in ("building", "responders")
 
 
+def test_records_are_not_mixed_with_those_of_another_run(tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    assert run("simulate", HIGH_RISE, *SHORT, "--records", str(folder)).exit_code == 0
+    again = run("simulate", HIGH_RISE, *SHORT, "--records", str(folder))
+    assert again.exit_code == 2
+    assert "holds records already" in again.stderr
+    file = tmp_path / "file"
+    file.write_text("")
+    blocked = run("simulate", HIGH_RISE, *SHORT, "--records", str(file / "under"))
+    assert blocked.exit_code == 2
+    assert "--records: Not a directory" in blocked.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("simulate", HIGH_RISE, "--arrivals", "independent", "--records", "anywhere"),
         ("simulate", HIGH_RISE, "--replications", "0"),
         ("simulate", HIGH_RISE, "--publications", "0"),
         ("simulate", HIGH_RISE, "--arrivals", "magic"),

@@ -202,6 +202,36 @@ def test_an_htb_link_is_as_the_model_has_it() -> None:
     assert (estimate.mean < plain).any()
 
 
+def test_slices_change_nothing_behind_a_slow_lookup_and_a_shaper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    document = site()
+    switch = document["network"]["switches"][1]
+    switch["in_packets_per_second"] = 33.0
+    switch["guaranteed_bits_per_second"] = 1_000.0
+    whole = simulated(document, publications=30_000).subscriptions.delay_mean_seconds
+    monkeypatch.setattr(replication_module, "PUBLICATIONS_OF_A_SLICE", 200)
+    sliced = simulated(document, publications=30_000).subscriptions.delay_mean_seconds
+    assert abs(whole.mean[0] - sliced.mean[0]) <= 2 * (whole.half_width[0] + sliced.half_width[0])
+
+
+@pytest.mark.parametrize("burst", [0.0, 50.0, 100.0, 2_000.0])
+def test_of_a_packets_own_transmission_the_burst_passes_at_once(burst: float) -> None:
+    document = site(
+        topics=[topic("t", 300)],
+        publishers=[published("p0", {"t": 1.0})],
+        subscribers=[subscribed("command", "t")],
+        assignment=[assign("command", "t")],
+    )
+    document["network"]["switches"][0]["bandwidth_bits_per_second"] = 1e12
+    document["network"]["switches"][1]["burst_bytes"] = burst
+    summary = simulated(document, publications=2_000, replications=2)
+    expected = predict(from_plain(Scenario, document)).delay_mean_seconds[0]
+    assert summary.subscriptions.delay_mean_seconds.mean[0] == pytest.approx(
+        expected, rel=0.02, abs=2e-5
+    )
+
+
 def test_half_widths_need_two_replications() -> None:
     report = report_of(simulated(busy(), replications=1, publications=2_000))
     assert report.classes[0].delay_mean_half_width_seconds is None

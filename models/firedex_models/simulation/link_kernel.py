@@ -153,13 +153,13 @@ def _pay_back(owed, tokens):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def transmit_shaped(  # type: ignore[no-untyped-def]
     arrival, priority, service, classes, kind, room, carried, until, state, owed,
-    full, has_burst, guaranteed,
+    full, burst, guaranteed,
 ):  # fmt: skip
     """The same behind a token bucket (HTB): a packet leaves when no tokens are owed, then owes.
 
-    ``full``: what an idle bucket holds beyond the packet itself, in seconds of the link's time;
-    without a burst a packet takes its transmission time. Leaves within their guarantee (a share of
-    the link) go before all others. ``state``: the clock and the tokens; ``owed``: of each leaf.
+    ``full``: what an idle bucket holds beyond the packet itself, in seconds of the link's time; of
+    a packet's own transmission the ``burst`` passes at once. Leaves within their guarantee (a share
+    of the link) go before all others. ``state``: the clock and the tokens; ``owed``: of each leaf.
     """
     packets = len(arrival)
     departure = np.full(packets, WAITING)
@@ -175,8 +175,8 @@ def transmit_shaped(  # type: ignore[no-untyped-def]
         while arrived < packets and arrival[arrived] <= clock:
             found += waiting[-1]
             _enqueue(
-                arrived, priority[arrived], kind, room, first, last, behind, ahead, waiting,
-                departure,
+                arrived, priority[arrived], kind, room + (tokens >= OWES_NOTHING), first, last,
+                behind, ahead, waiting, departure,
             )  # fmt: skip
             arrived += 1
         chosen, pause = _within_guarantee(first, owed, guaranteed)
@@ -199,6 +199,6 @@ def transmit_shaped(  # type: ignore[no-untyped-def]
         tokens -= service[packet]
         if guaranteed_turn:
             owed[chosen] -= service[packet]
-        departure[packet] = clock + (0.0 if has_burst else service[packet])
+        departure[packet] = clock + max(service[packet] - burst, 0.0)
     state[0], state[1] = clock, tokens
     return departure, found

@@ -26,13 +26,20 @@ Integers = NDArray[np.int64]
 class Traveller:
     """What a crossing must know of a key (a source, or a stream).
 
-    ``way``: its row of the route. ``metered``: the fraction that the first managed switch drops.
+    ``way``: its row of the route. ``rate``: how many there are of it, roughly. ``metered``: the
+    fraction that the first managed switch drops.
     """
 
     def __init__(
-        self, way: Integers, priority: Integers, wire_bytes: Floats, metered: Floats | None = None
+        self,
+        way: Integers,
+        priority: Integers,
+        wire_bytes: Floats,
+        rate: Floats,
+        metered: Floats | None = None,
     ) -> None:
         self.way, self.wire_bytes, self.metered = way, wire_bytes, metered
+        self.rate = rate
         self.priority = priority.astype(np.int32)
         self.classes = int(priority.max(initial=0)) + 1
 
@@ -69,7 +76,7 @@ class _Stage:
         self._generator, self._traveller = generator, traveller
         numbers = np.unique(self._hop_of_key[self._hop_of_key >= 0]).tolist()
         self.ports = {n: _Port(route.hops[n], traveller, generator) for n in numbers}
-        self._timeline = Timeline()
+        self._timeline, self._looked_up = Timeline(), Timeline()
         self._lookup: dict[str, Floats] = {}
         # whoever has met a managed switch before has met its meter
         self._polices = managed[self._hop_of_key] & ~managed[earlier].any(axis=1)
@@ -77,13 +84,14 @@ class _Stage:
     def feed(self, batch: Batch, until: float) -> Batch:
         here = (batch.fate == DELIVERED) & (self._hop_of_key[batch.key] >= 0)
         passing = batch.take(~here)
-        due = self._looked_up(self._timeline.due(batch.take(here), until))
+        due = self._look_up(self._timeline.due(batch.take(here), until))
+        due = self._looked_up.due(due, until)  # a lookup can last beyond the slice
         due, policed = self._police(due)
         hop = self._hop_of_key[due.key]
         sent = [port.feed(due.take(hop == n), until) for n, port in self.ports.items()]
         return Batch.joined(passing, policed, *sent)
 
-    def _looked_up(self, due: Batch) -> Batch:
+    def _look_up(self, due: Batch) -> Batch:
         """The inbound queue of every managed switch (M/M/1), shared by its ports."""
         rated = [p for p in self.ports.values() if p.hop.switch.in_packets_per_second is not None]
         if not any(port.hop.switch.managed for port in rated):
@@ -133,8 +141,11 @@ class _Port:
         )
         self._waiting = Batch.empty()
         self._free = 0.0
-        self._state = np.zeros(2)
-        self._full: float | None = None
+        # what an idle bucket holds beyond a packet of mean size
+        total = float(traveller.rate.sum())
+        mean = float((self._seconds * traveller.rate).sum() / total) if total > 0 else 0.0
+        self._full = max(self._burst - mean, 0.0)
+        self._state = np.array([0.0, self._full])
         self._owed = np.zeros(self._classes)
 
     def feed(self, due: Batch, until: float) -> Batch:
@@ -158,12 +169,9 @@ class _Port:
             priority = np.zeros(len(packets), dtype=np.int32)
         departure: Floats
         if self._burst > 0 or self._guaranteed > 0:
-            if self._full is None:
-                self._full = max(self._burst - float(service.mean()), 0.0)
-                self._state[1] = self._full
             departure, found = transmit_shaped(
                 packets.time, priority, service, self._classes, self._kind, self._room, carried,
-                until, self._state, self._owed, self._full, self._burst > 0, self._guaranteed,
+                until, self._state, self._owed, self._full, self._burst, self._guaranteed,
             )  # fmt: skip
         else:
             departure, self._free, found = transmit_plain(

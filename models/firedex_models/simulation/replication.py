@@ -26,6 +26,7 @@ Arrivals = Literal["fan-out", "independent"]
 WARM_UP, COOL_DOWN = 0.1, 0.02
 """Shares of the time that are not looked at: queues still fill, or are about to be left alone."""
 PUBLICATIONS_OF_A_SLICE = 100_000
+NOTIFICATIONS_OF_A_SLICE = 1_000_000
 
 
 class LostCount(ModelError):
@@ -76,6 +77,18 @@ class Workload:
         start = np.searchsorted(stream[order], np.arange(streams + 1))
         return start, self.site.member_subscription[order]
 
+    @cached_property
+    def topic_rate(self) -> Floats:
+        """Publications a second of each topic."""
+        topics = len(self.site.scenario.topics)
+        return group_sums(self.sources.topic, self.sources.rate, topics)
+
+    @property
+    def notifications_of_a_publication(self) -> float:
+        """How many a publication makes, on average."""
+        total = float(self.topic_rate.sum())
+        return float(self.topic_rate[self.site.streams.topic].sum()) / total if total > 0 else 0.0
+
     def duration(self, publications: int) -> float:
         """How long it takes to publish so many, on average."""
         total = float(self.sources.rate.sum())
@@ -93,7 +106,8 @@ def replicate(
     """Simulate once; ``keep`` is given every notification when its fate is known."""
     duration = workload.duration(publications)
     run = _Run(workload, arrivals, duration, generator)
-    slices = max(publications // PUBLICATIONS_OF_A_SLICE, 1)
+    made = publications * max(1.0, workload.notifications_of_a_publication)
+    slices = max(publications // PUBLICATIONS_OF_A_SLICE, int(made / NOTIFICATIONS_OF_A_SLICE), 1)
     for number in range(slices):
         start, end = duration * number / slices, duration * (number + 1) / slices
         done = run.advance(run.clock.publish(start, end), start, end)
@@ -125,6 +139,7 @@ class _Run:
                 way=np.arange(len(own)),
                 priority=np.zeros(len(own), dtype=np.int64),
                 wire_bytes=sources.wire_bytes[own],
+                rate=sources.rate[own],
             ),
             generator,
         )
@@ -139,6 +154,7 @@ class _Run:
                 way=flows.subscriber[flow],
                 priority=flows.priority[flow],
                 wire_bytes=site.streams.wire_bytes,
+                rate=workload.topic_rate[site.streams.topic] * (1 - flows.drop_rate[flow]),
                 metered=metered if metered.any() else None,
             ),
             generator,
@@ -257,7 +273,7 @@ class _Independent:
     def __init__(self, workload: Workload, generator: np.random.Generator) -> None:
         sources, topics = workload.sources, workload.site.streams.topic
         self._generator, self._topics, self._source_topic = generator, topics, sources.topic
-        rate = group_sums(sources.topic, sources.rate, len(workload.site.scenario.topics))
+        rate = workload.topic_rate
         exponential = np.zeros(len(rate), dtype=bool)
         exponential[sources.topic[sources.exponential]] = True
         self._clock = Clock(
