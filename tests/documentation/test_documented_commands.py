@@ -42,10 +42,11 @@ def test_python_blocks_run(page: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "command"), firedex_commands())
-def test_firedex_commands_run(page: str, command: str) -> None:
+def test_firedex_commands_run(page: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # what they write stays out of the clone
     words = shlex.split(command)[1:]
     run = [sys.executable, "-c", "from firedex.cli import main; main()", *words]
-    result = subprocess.run(run, cwd=ROOT, check=False, capture_output=True, text=True)
+    result = subprocess.run(run, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert result.returncode == 0, f"{page}: {command}\n{result.stderr}"
 
 
