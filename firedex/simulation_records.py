@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from firedex.delivery_schema import SCHEMA
 from firedex.wire import Outcome
-from firedex_clients.delivery_log import SCHEMA
 from firedex_models.simulation import Batch, Workload
 from firedex_models.simulation.batch import DELIVERED
 

@@ -1,28 +1,16 @@
 """Delivery records as Parquet: the columns of ``firedex.wire.DeliveryRecord``."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from firedex.delivery_schema import SCHEMA
 from firedex.wire import DeliveryRecord
 
-__all__ = ["SCHEMA", "read_records", "write_records"]
-
-INTEGERS = {"flow", "priority", "configuration_version", "wire_bytes"}
-TIMES = {"published_at_seconds", "received_at_seconds"}
-
-SCHEMA = pa.schema(
-    [
-        (
-            f.name,
-            pa.int64() if f.name in INTEGERS else pa.float64() if f.name in TIMES else pa.string(),
-        )
-        for f in fields(DeliveryRecord)
-    ]
-)
+__all__ = ["read_records", "write_records"]
 
 
 def write_records(path: Path, records: Sequence[DeliveryRecord]) -> None:

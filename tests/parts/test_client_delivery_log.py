@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from firedex.delivery_schema import SCHEMA
 from firedex.wire import DeliveryRecord
-from firedex_clients.delivery_log import SCHEMA, read_records, write_records
+from firedex_clients.delivery_log import read_records, write_records
 
 
 def record(**changes: Any) -> DeliveryRecord:

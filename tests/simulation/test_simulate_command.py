@@ -10,9 +10,10 @@ from click.testing import CliRunner, Result
 from small_site import site, write
 
 from firedex.cli.commands import firedex
+from firedex.delivery_schema import SCHEMA
 from firedex.reproduction import QUICK, Effort, Figure, reproduce, write_figure, write_report
 from firedex.wire import DeliveryRecord, SimulationReport, from_json, from_plain
-from firedex_clients.delivery_log import SCHEMA, read_records
+from firedex_clients.delivery_log import read_records
 
 HIGH_RISE = "builtin:high-rise"
 SHORT = ("--replications", "2", "--publications", "4000", "--workers", "1")

@@ -31,6 +31,12 @@ def test_the_contract_is_used_without_the_extras() -> None:
     assert loaded & EXTRAS == set()
 
 
+def test_the_planning_extra_brings_the_whole_command_line() -> None:
+    loaded = modules_after("import firedex.cli.commands")
+    assert "numba" in loaded
+    assert loaded & {"paho", "flask", "waitress", "os_ken", "ryu", "mininet"} == set()
+
+
 def test_the_command_line_names_what_is_missing() -> None:
     code = "import sys; sys.modules['click'] = None; import firedex.cli; firedex.cli.main()"
     ran = subprocess.run(
