@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from firedex.planning import plan_scenario
 from firedex.table_2 import Table2
 from firedex.wire import DropPolicy, PriorityPolicy
 from firedex_models import PredictionTable, predict
-from firedex_models.simulation import SimulationSettings, simulate
+from firedex_models.simulation import Estimate, SimulationSettings, simulate
 
 __all__ = ["Case", "Outcome", "averaged", "run_cases"]
 
@@ -130,9 +129,5 @@ def averaged(values: Sequence[Floats | float]) -> tuple[Floats, Floats]:
     rows = np.full((len(values), widest), np.nan)
     for row, value in enumerate(values):
         rows[row, : np.size(value)] = value
-    known = np.isfinite(rows)
-    count = known.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(count > 0, np.nansum(np.where(known, rows, 0.0), axis=0) / count, np.nan)
-        spread = np.sqrt(np.where(known, (rows - mean) ** 2, 0.0).sum(axis=0) / (count - 1) / count)
-    return mean, np.where(count > 1, student.ppf(0.975, np.maximum(count - 1, 1)) * spread, np.nan)
+    estimate = Estimate.of(rows)
+    return estimate.mean, estimate.half_width

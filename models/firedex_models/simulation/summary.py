@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from firedex_models.grouping import group_sums
 from firedex_models.network_hops import Hop
@@ -41,7 +41,7 @@ class Estimate:
             mean = np.where(count > 0, total / count, np.nan)
             spread = np.where(known, (values - mean) ** 2, 0.0).sum(axis=0)
             error = np.sqrt(spread / (count - 1) / count)
-        factor = student.ppf((1 + CONFIDENCE) / 2, np.maximum(count - 1, 1))
+        factor = stdtrit(np.maximum(count - 1, 1), (1 + CONFIDENCE) / 2)
         return cls(mean=mean, half_width=np.where(count > 1, factor * error, np.nan))
 
 
