@@ -6,7 +6,10 @@ from firedex.cli.output import fail
 from firedex.scenario_file import ScenarioFileError, read_scenario
 from firedex.wire import Scenario
 
-__all__ = ["all_option", "json_option", "read_or_fail", "scenario_argument"]
+__all__ = ["SEED", "all_option", "json_option", "read_or_fail", "scenario_argument"]
+
+SEED = click.IntRange(0, 2**53)
+"""As large as the contract's counts."""
 
 # Parameters are called as their options are, because their twins in the environment are.
 scenario_argument = click.argument("scenario", metavar="SCENARIO")

@@ -6,15 +6,13 @@ from typing import Any, get_args
 import click
 from rich.console import Console
 
-from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
+from firedex.cli.options import SEED, all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import as_json_text, console, fail, write_scenario
 from firedex.cli.plan_tables import show_plan, show_policies
 from firedex.planning import PlanningError, PolicyOutcome, compare_policies, plan_scenario
 from firedex.wire import DropPolicy, PriorityPolicy, Ranking, Solver, Split, to_plain
 
 __all__ = ["plan"]
-
-LARGEST_SEED = 2**53
 
 
 @click.command(
@@ -43,7 +41,7 @@ LARGEST_SEED = 2**53
     type=click.Choice(get_args(Split)),
     help="How a ranked list is cut into flows. Default: the scenario's.",
 )
-@click.option("--seed", type=click.IntRange(0, LARGEST_SEED), help="Of the random priority policy.")
+@click.option("--seed", type=SEED, help="Of the random priority policy.")
 @click.option(
     "--solver",
     type=click.Choice(get_args(Solver)),

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
+from firedex.cli.options import SEED, all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import console, fail
 from firedex.cli.simulation_tables import show_simulation
 from firedex.planning import PlanningError, plan_scenario
@@ -48,7 +48,7 @@ __all__ = ["simulate"]
     show_default=True,
     help="Do packets of one publication reach a link together, or streams independently?",
 )
-@click.option("--seed", type=click.IntRange(0, 2**53), default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),

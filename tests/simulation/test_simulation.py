@@ -1,6 +1,5 @@
 """The simulator on whole sites: it loses nothing, repeats itself, and agrees with the model."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -242,8 +241,3 @@ def test_independent_streams_wait_less_than_real_ones() -> None:
     together = simulated(busy(), publications=100_000)
     apart = simulated(busy(), publications=100_000, arrivals="independent")
     assert apart.classes.delay_mean_seconds.mean[-1] < together.classes.delay_mean_seconds.mean[-1]
-
-
-def test_a_settings_object_can_be_varied() -> None:
-    settings = SimulationSettings(replications=2)
-    assert replace(settings, seed=1).replications == 2
