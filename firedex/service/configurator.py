@@ -1,21 +1,20 @@
 """From a change to the network: plan, push, and only then activate."""
 
-import contextlib
 import logging
 import threading
 from datetime import UTC, datetime
 
 from firedex.planning import PlanningError
 from firedex.service.controller_client import ControllerClient
-from firedex.service.errors import PushFailed, ServiceError
+from firedex.service.desired_network import desired_network
+from firedex.service.errors import ServiceError
 from firedex.service.registry import Registry
-from firedex.service.site_plan import Gateway, make_configuration, site_scenario, switch_rules
+from firedex.service.site_plan import Gateway, make_configuration, site_scenario
 from firedex.wire import (
     Configuration,
     PublisherRegistration,
     Scenario,
     SubscriberRegistration,
-    SwitchRules,
     WireError,
 )
 
@@ -38,7 +37,6 @@ class Configurator:
         self._controller = controller
         self._change = threading.Lock()
         self._active: Configuration | None = None
-        self._rules: list[SwitchRules] = []
 
     @property
     def active(self) -> Configuration | None:
@@ -98,23 +96,8 @@ class Configurator:
         return scenario, configuration
 
     def _bring_into_force(self, scenario: Scenario, configuration: Configuration) -> Configuration:
-        rules = switch_rules(scenario, configuration)
         if self._controller is not None:
-            self._push(self._controller, rules)
+            self._controller.push(desired_network(scenario, configuration))
         self._registry.keep_configuration(configuration)
-        self._active, self._rules = configuration, rules
+        self._active = configuration
         return configuration
-
-    def _push(self, controller: ControllerClient, every_switch: list[SwitchRules]) -> None:
-        """All switches or none: whoever has changed already is changed back if one refuses."""
-        changed: set[str] = set()
-        for rules in every_switch:
-            try:
-                controller.push(rules)
-            except PushFailed:
-                for previous in self._rules:
-                    if previous.switch in changed:
-                        with contextlib.suppress(PushFailed):
-                            controller.push(previous)
-                raise
-            changed.add(rules.switch)

@@ -1,6 +1,6 @@
-"""From registrations to a configuration and the rules that carry it out. Pure."""
+"""From registrations to a configuration. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import IPv4Address
@@ -12,32 +12,18 @@ from firedex.wire import (
     Configuration,
     Flow,
     FlowEndpoints,
-    Meter,
     PublisherRegistration,
-    Queue,
-    Rule,
     Scenario,
     SubscriberRegistration,
-    Switch,
-    SwitchRules,
     Topic,
     from_plain,
     to_plain,
 )
-from firedex.wire.mqtt_names import matches
-from firedex.wire.network_paths import switches_on_path
-from firedex.wire.packet_sizes import packets_of_event
 
-__all__ = ["Gateway", "make_configuration", "site_scenario", "switch_rules"]
+__all__ = ["Gateway", "make_configuration", "site_scenario"]
 
 FIRST_PORT, LAST_PORT = 20_000, 32_767
 """Below what Linux hands out by itself."""
-DSCP_OF_CLASS_0 = 46
-"""Expedited forwarding."""
-BUFFER_PACKETS = 60
-LEAF_BITS_PER_SECOND = 12_000
-METER_HEADROOM = 3.0
-METER_BURST_PACKETS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,116 +144,3 @@ class _Ports:
                 self._taken.add((address, first))
                 return first, first + 1
         raise PortsExhausted(str(address))
-
-
-def switch_rules(scenario: Scenario, configuration: Configuration) -> list[SwitchRules]:
-    """The desired state of every managed switch: of the flows that cross it."""
-    links = [(link.from_, link.to) for link in scenario.network.links]
-    way = {
-        subscriber.id: switches_on_path(links, scenario.network.broker.switch, subscriber.switch)
-        for subscriber in scenario.subscribers
-    }
-    offered = _packets_per_second(scenario, configuration)
-    return [
-        _rules_of_switch(
-            switch,
-            configuration.version,
-            [
-                flow
-                for flow in configuration.flows
-                if flow.endpoints is not None and switch.id in way[flow.subscriber]
-            ],
-            offered,
-        )
-        for switch in scenario.network.switches
-        if switch.managed
-    ]
-
-
-def _rules_of_switch(
-    switch: Switch,
-    version: int,
-    flows: Sequence[Flow],
-    offered: Mapping[tuple[str, int], float],
-) -> SwitchRules:
-    classes = sorted({flow.priority for flow in flows} | {0})
-    rules, meters = [], []
-    for number, flow in enumerate(flows, start=1):
-        rate = offered[flow.subscriber, flow.flow] * (1 - flow.drop_rate)
-        meters.append(
-            Meter(
-                id=number,
-                packets_per_second=max(rate * METER_HEADROOM, METER_BURST_PACKETS),
-                burst_packets=METER_BURST_PACKETS,
-            )
-        )
-        rules += _rules_of(flow, number)
-    return SwitchRules(
-        switch=switch.id,
-        configuration_version=version,
-        bandwidth_bits_per_second=switch.bandwidth_bits_per_second,
-        queues=tuple(
-            Queue(
-                priority=priority,
-                dscp=_dscp(priority),
-                guaranteed_bits_per_second=LEAF_BITS_PER_SECOND,
-                limit_packets=BUFFER_PACKETS,
-            )
-            for priority in classes
-        ),
-        meters=tuple(meters),
-        rules=tuple(rules),
-    )
-
-
-def _rules_of(flow: Flow, meter: int) -> list[Rule]:
-    """One rule for each of the flow's two ports, from the gateway to the subscriber."""
-    ends = flow.endpoints
-    if ends is None:
-        return []
-    return [
-        Rule(
-            transport=ends.transport,
-            source_address=ends.gateway_address,
-            source_port=ends.gateway_port,
-            destination_address=ends.subscriber_address,
-            destination_port=port,
-            priority=flow.priority,
-            dscp=_dscp(flow.priority),
-            meter=meter,
-            towards=flow.subscriber,
-        )
-        for port in ends.subscriber_ports
-    ]
-
-
-def _dscp(priority: int) -> int:
-    """A mark of its own for each of 64 classes: 46 down to 1, then 47 to 63, then 0."""
-    if priority < DSCP_OF_CLASS_0:
-        return DSCP_OF_CLASS_0 - priority
-    return (priority + 1) % 64
-
-
-def _packets_per_second(
-    scenario: Scenario, configuration: Configuration
-) -> dict[tuple[str, int], float]:
-    """What each flow offers; a large event takes as many packets as the largest that matches."""
-    transport = {s.id: s.transport or scenario.transport for s in scenario.subscribers}
-    offered: dict[tuple[str, int], float] = {}
-    for row in configuration.prediction.subscriptions if configuration.prediction else ():
-        key = (row.subscriber, row.flow)
-        packets = max(
-            (
-                packets_of_event(
-                    payload_bytes=topic.event_bytes,
-                    transport=transport[row.subscriber],
-                    topic=topic.name,
-                    stamped=True,
-                )
-                for topic in scenario.topics
-                if matches(row.filter, topic.name)
-            ),
-            default=1,
-        )
-        offered[key] = offered.get(key, 0.0) + packets * row.offered_events_per_second
-    return offered

@@ -11,7 +11,15 @@ from firedex.wire.prediction import Prediction
 from firedex.wire.values import Identifier, PositiveCount, Priority, Probability, value
 from firedex.wire.workload import QualityOfService, Transport
 
-__all__ = ["Assignment", "Configuration", "EnforcementPoint", "Flow", "FlowEndpoints", "Port"]
+__all__ = [
+    "Assignment",
+    "Configuration",
+    "EnforcementPoint",
+    "Flow",
+    "FlowEndpoints",
+    "FlowNumber",
+    "Port",
+]
 
 EnforcementPoint = Literal["gateway", "meter"]
 FlowNumber = Annotated[int, Field(strict=True, ge=0, le=65_535)]

@@ -81,6 +81,42 @@ PREDICTION = wire.Prediction(
     timely_utility=0.4,
     deadlines_missed=1,
 )
+CLASS_QUEUE = wire.ClassQueue(priority=0, guaranteed_bits_per_second=12_000.0, limit_packets=100)
+SHAPED_PORT = wire.ShapedPort(towards="s2", bandwidth_bits_per_second=5e6, classes=(CLASS_QUEUE,))
+PACKET_LIMIT = wire.PacketLimit(packets_per_second=12.5, burst_packets=10)
+FLOW_RULE = wire.FlowRule(
+    subscriber="command", flow=2, priority=1, endpoints=ENDPOINTS, limit=PACKET_LIMIT
+)
+DESIRED_SWITCH = wire.DesiredSwitch(switch="s1", ports=(SHAPED_PORT,), flows=(FLOW_RULE,))
+CONTROL_ENDPOINT = wire.ControlEndpoint(address="10.0.0.1", port=8088)
+SWITCH_CHANGE = wire.SwitchChange(switch="s1", flows_added=2, bundled=True, seconds=0.01)
+SWITCH_PORT = wire.SwitchPort(number=1, name="s1-eth1", up=True)
+SWITCH_STATUS = wire.SwitchStatus(
+    switch="s1",
+    datapath_id="0000000000000001",
+    connected=True,
+    settled=False,
+    ports=(SWITCH_PORT,),
+    trouble="the table is full",
+)
+OBSERVED_LINK = wire.ObservedLink(from_="s1", from_port="s1-eth1", to="s2", to_port="s2-eth2")
+HOST_PLACE = wire.HostPlace(
+    hardware_address="00:00:00:00:00:0a", address="10.0.0.10", switch="s1", port="s1-eth2"
+)
+FLOW_COUNTERS = wire.FlowCounters(
+    subscriber="command", flow=2, packets=10, bytes=1000, packets_per_second=1.5
+)
+QUEUE_COUNTERS = wire.QueueCounters(port="s1-eth1", priority=0, packets=10, bytes=1000)
+PORT_COUNTERS = wire.PortCounters(
+    port="s1-eth1", sent_packets=1, sent_bytes=100, received_packets=2, received_bytes=200
+)
+SWITCH_STATISTICS = wire.SwitchStatistics(
+    switch="s1",
+    window_seconds=2.0,
+    flows=(FLOW_COUNTERS,),
+    queues=(QUEUE_COUNTERS,),
+    ports=(PORT_COUNTERS,),
+)
 QUEUE = wire.Queue(priority=0, dscp=46, guaranteed_bits_per_second=12_000.0, limit_packets=100)
 METER = wire.Meter(id=7, packets_per_second=12.5, burst_packets=10)
 RULE = wire.Rule(
@@ -152,6 +188,27 @@ SIMULATED_QUEUE = wire.SimulatedQueue(id="s1 to hosts", utilization=0.9, waiting
 WHEN = "2025-03-01T12:00:00Z"
 
 EXAMPLES: tuple[Any, ...] = (
+    CLASS_QUEUE,
+    SHAPED_PORT,
+    PACKET_LIMIT,
+    FLOW_RULE,
+    DESIRED_SWITCH,
+    CONTROL_ENDPOINT,
+    wire.DesiredNetwork(
+        configuration_version=3, switches=(DESIRED_SWITCH,), control=(CONTROL_ENDPOINT,)
+    ),
+    SWITCH_CHANGE,
+    wire.NetworkChange(configuration_version=3, seconds=0.02, switches=(SWITCH_CHANGE,)),
+    SWITCH_PORT,
+    SWITCH_STATUS,
+    OBSERVED_LINK,
+    HOST_PLACE,
+    wire.NetworkTopology(switches=(SWITCH_STATUS,), links=(OBSERVED_LINK,), hosts=(HOST_PLACE,)),
+    FLOW_COUNTERS,
+    QUEUE_COUNTERS,
+    PORT_COUNTERS,
+    SWITCH_STATISTICS,
+    wire.NetworkStatistics(switches=(SWITCH_STATISTICS,)),
     ENDPOINTS,
     FLOW,
     SUBSCRIPTION_PREDICTION,

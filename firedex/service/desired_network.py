@@ -1,0 +1,171 @@
+"""From a configuration to what the controller is asked for. Pure.
+
+Each flow gets a rule on every managed switch of its way, each port on the way its classes. Where
+the meter enforces a drop rate it admits what is to be delivered; elsewhere it is a backstop with
+headroom, against a flow that sends more than it was planned for.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from firedex.wire import (
+    ClassQueue,
+    Configuration,
+    ControlEndpoint,
+    DesiredNetwork,
+    DesiredSwitch,
+    Flow,
+    FlowRule,
+    PacketLimit,
+    Scenario,
+    ShapedPort,
+    Switch,
+)
+from firedex.wire.mqtt_names import matches
+from firedex.wire.network_paths import switches_on_path
+from firedex.wire.packet_sizes import packets_of_event
+
+__all__ = ["desired_network"]
+
+BUFFER_PACKETS = 60
+GUARANTEED_SHARE = 0.02
+"""Of a port, to all classes together: more would let low classes past the high ones."""
+LARGEST_GUARANTEE_BITS_PER_SECOND = 12_000.0
+ENFORCING_BURST_PACKETS = 10
+"""A meter is a threshold: with less than this it takes more from bursty flows than was planned."""
+BACKSTOP_HEADROOM = 3.0
+BACKSTOP_BURST_PACKETS = 200
+SMALLEST_LIMIT_PACKETS_PER_SECOND = 1.0
+
+Port = tuple[str, str | None]
+"""A switch, and the switch that the port leads to (none: the hosts)."""
+
+
+def desired_network(
+    scenario: Scenario,
+    configuration: Configuration,
+    control: Sequence[ControlEndpoint] = (),
+) -> DesiredNetwork:
+    """The desired state of every managed switch."""
+    links = [(link.from_, link.to) for link in scenario.network.links]
+    way = {
+        subscriber.id: switches_on_path(links, scenario.network.broker.switch, subscriber.switch)
+        for subscriber in scenario.subscribers
+    }
+    limits = _limits(scenario, configuration)
+    flows = [flow for flow in configuration.flows if flow.endpoints is not None]
+    ports: dict[Port, set[int]] = {}
+    for flow in flows:
+        for port in pairwise([*way[flow.subscriber], None]):
+            if port[0] is not None:
+                ports.setdefault((port[0], port[1]), {0}).add(flow.priority)
+    bandwidths = _bandwidths(scenario)
+    return DesiredNetwork(
+        configuration_version=configuration.version,
+        switches=tuple(
+            DesiredSwitch(
+                switch=switch.id,
+                ports=tuple(
+                    _shaped(switch, there, classes, bandwidths[switch.id, there])
+                    for (here, there), classes in ports.items()
+                    if here == switch.id
+                ),
+                flows=tuple(
+                    _rule(flow, limits[flow.subscriber, flow.flow])
+                    for flow in flows
+                    if switch.id in way[flow.subscriber]
+                ),
+            )
+            for switch in scenario.network.switches
+            if switch.managed
+        ),
+        control=tuple(control),
+    )
+
+
+def _bandwidths(scenario: Scenario) -> dict[Port, float]:
+    """Of every port: its link's, where that states one, else its switch's."""
+    of_switch = {s.id: s.bandwidth_bits_per_second for s in scenario.network.switches}
+    bandwidths: dict[Port, float] = {(name, None): rate for name, rate in of_switch.items()}
+    for link in scenario.network.links:
+        for here, there in ((link.from_, link.to), (link.to, link.from_)):
+            rate = link.bandwidth_bits_per_second or of_switch[here]
+            bandwidths.setdefault((here, there), rate)
+    return bandwidths
+
+
+def _shaped(switch: Switch, towards: str | None, classes: set[int], bandwidth: float) -> ShapedPort:
+    guarantee = switch.guaranteed_bits_per_second or min(
+        GUARANTEED_SHARE * bandwidth / len(classes), LARGEST_GUARANTEE_BITS_PER_SECOND
+    )
+    packets = switch.buffer.packets if switch.buffer else BUFFER_PACKETS
+    return ShapedPort(
+        towards=towards,
+        bandwidth_bits_per_second=bandwidth,
+        classes=tuple(
+            ClassQueue(
+                priority=priority, guaranteed_bits_per_second=guarantee, limit_packets=packets
+            )
+            for priority in sorted(classes)
+        ),
+    )
+
+
+def _rule(flow: Flow, limit: PacketLimit) -> FlowRule:
+    if flow.endpoints is None:
+        raise ValueError(f"flow {flow.flow} of {flow.subscriber} has no endpoints")
+    return FlowRule(
+        subscriber=flow.subscriber,
+        flow=flow.flow,
+        priority=flow.priority,
+        endpoints=flow.endpoints,
+        limit=limit,
+    )
+
+
+def _limits(
+    scenario: Scenario, configuration: Configuration
+) -> Mapping[tuple[str, int], PacketLimit]:
+    offered = _packets_per_second(scenario, configuration)
+    return {
+        (flow.subscriber, flow.flow): _limit(flow, offered.get((flow.subscriber, flow.flow), 0.0))
+        for flow in configuration.flows
+    }
+
+
+def _limit(flow: Flow, offered_packets_per_second: float) -> PacketLimit:
+    planned = offered_packets_per_second * (1 - flow.drop_rate)
+    if flow.enforced_at == "meter" and flow.drop_rate > 0:
+        return PacketLimit(
+            packets_per_second=max(planned, SMALLEST_LIMIT_PACKETS_PER_SECOND),
+            burst_packets=ENFORCING_BURST_PACKETS,
+        )
+    return PacketLimit(
+        packets_per_second=max(planned * BACKSTOP_HEADROOM, BACKSTOP_BURST_PACKETS),
+        burst_packets=BACKSTOP_BURST_PACKETS,
+    )
+
+
+def _packets_per_second(
+    scenario: Scenario, configuration: Configuration
+) -> dict[tuple[str, int], float]:
+    """What each flow offers; a large event takes as many packets as the largest that matches."""
+    transport = {s.id: s.transport or scenario.transport for s in scenario.subscribers}
+    offered: dict[tuple[str, int], float] = {}
+    for row in configuration.prediction.subscriptions if configuration.prediction else ():
+        key = (row.subscriber, row.flow)
+        packets = max(
+            (
+                packets_of_event(
+                    payload_bytes=topic.event_bytes,
+                    transport=transport[row.subscriber],
+                    topic=topic.name,
+                    stamped=True,
+                )
+                for topic in scenario.topics
+                if matches(row.filter, topic.name)
+            ),
+            default=1,
+        )
+        offered[key] = offered.get(key, 0.0) + packets * row.offered_events_per_second
+    return offered
