@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from firedex_models.network_hops import Hop, Route
 from firedex_models.simulation.batch import AT_BUFFER, AT_METER, DELIVERED, ON_LINK, Batch, Timeline
+from firedex_models.simulation.endless_kernel import transmit_endless
 from firedex_models.simulation.link_kernel import (
     ENDLESS,
     PER_CLASS,
@@ -173,6 +174,10 @@ class _Port:
                 packets.time, priority, service, self._classes, self._kind, self._room, carried,
                 until, self._state, self._owed, self._full, self._burst, self._guaranteed,
             )  # fmt: skip
+        elif self._kind == ENDLESS:
+            departure, self._free, found = transmit_endless(
+                packets.time, priority, service, self._classes, carried, until, self._free
+            )
         else:
             departure, self._free, found = transmit_plain(
                 packets.time, priority, service, self._classes, self._kind, self._room, carried,
