@@ -27,9 +27,17 @@ from paho.mqtt.enums import CallbackAPIVersion
 from waitress import wasyncore
 
 from firedex.gateway.relay import Relay
-from firedex.wire import SwitchRules
+from firedex.wire import (
+    DesiredNetwork,
+    NetworkChange,
+    NetworkStatistics,
+    NetworkTopology,
+    SwitchCapabilities,
+    SwitchChange,
+    SwitchStatus,
+)
 from firedex_controller.api import _Handler
-from firedex_controller.errors import SwitchNotConnected
+from firedex_controller.errors import SwitchNotConnected, SwitchRefused
 from firedex_controller.settings import ControllerSettings
 
 __all__ = [
@@ -178,21 +186,55 @@ def served(app: Flask) -> Iterator[str]:
 
 
 class FakeController:
-    """Stands for the OpenFlow app: records every switch's rules, refuses when told to."""
+    """Stands for the OpenFlow app: records every network it is asked for, refuses when told to."""
 
     def __init__(self) -> None:
-        self.settings = ControllerSettings(switches={}, api_host="127.0.0.1", api_port=0)
-        self.put: list[SwitchRules] = []
+        self.settings = ControllerSettings(switches={})
+        self.put: list[DesiredNetwork] = []
         self.refusing: set[str] = set()
+        self.refused_rule: str | None = None
 
-    def connected(self) -> dict[str, bool]:
-        return {"core": "core" not in self.refusing}
+    def put_network(self, network: DesiredNetwork) -> NetworkChange:
+        for switch in network.switches:
+            if switch.switch in self.refusing:
+                if self.refused_rule:
+                    raise SwitchRefused(switch.switch, "the table is full", self.refused_rule)
+                raise SwitchNotConnected(switch.switch)
+        self.put.append(network)
+        changes = tuple(SwitchChange(switch=each.switch) for each in network.switches)
+        return NetworkChange(
+            configuration_version=network.configuration_version, seconds=0.001, switches=changes
+        )
 
-    def put_rules(self, rules: SwitchRules) -> float:
-        if rules.switch in self.refusing:
-            raise SwitchNotConnected(rules.switch)
-        self.put.append(rules)
-        return 0.001
+    def network(self) -> DesiredNetwork | None:
+        return self.put[-1] if self.put else None
+
+    def topology(self) -> NetworkTopology:
+        return NetworkTopology(
+            switches=(
+                SwitchStatus(
+                    switch="core",
+                    datapath_id="0000000000000001",
+                    connected="core" not in self.refusing,
+                    settled=True,
+                ),
+            )
+        )
+
+    def capabilities(self) -> list[SwitchCapabilities]:
+        return [
+            SwitchCapabilities(
+                switch="core",
+                datapath="userspace",
+                priorities=16,
+                meters=True,
+                meter_packets_per_second=True,
+                bundles=True,
+            )
+        ]
+
+    def statistics(self) -> NetworkStatistics:
+        return NetworkStatistics()
 
 
 @contextmanager

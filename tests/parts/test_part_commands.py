@@ -208,7 +208,7 @@ def test_serve_refuses_to_listen_nowhere(site_file: str, tmp_path: Path, text: s
 def test_controller_refuses_a_switch_that_is_none(text: str) -> None:
     result = run("controller", "--switch", text)
     assert result.exit_code == 2
-    assert "write NAME=DATAPATH_ID:PORT" in " ".join(result.stderr.split())
+    assert "write NAME=DATAPATH_ID or NAME=DATAPATH_ID:PORT" in " ".join(result.stderr.split())
 
 
 def test_controller_wants_a_switch() -> None:

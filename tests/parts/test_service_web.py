@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from desired_examples import network
 from flask.testing import FlaskClient
 from loopback_parts import FakeController, served
-from parts_site import publisher, site, subscriber, switch_rules_of
+from parts_site import publisher, site, subscriber
 
 from firedex.service import site_plan
 from firedex.service.configurator import Configurator
@@ -249,8 +250,8 @@ def test_rules_are_pushed_before_the_answer(
     client = web(registry, controller_url)
     accepted(client, SMOKE)
     made = accepted(client, CREW)
-    assert [rules.configuration_version for rules in controller.put] == [1, 2]
-    assert len(controller.put[-1].rules) == 2 * len(made.flows)
+    assert [asked.configuration_version for asked in controller.put] == [1, 2]
+    assert len(controller.put[-1].switches[0].flows) == len(made.flows)
 
 
 def test_after_a_failed_push_the_previous_configuration_stands(
@@ -299,33 +300,21 @@ def test_a_version_once_pushed_is_never_used_for_other_rules(
     assert put(client, CREW).status_code == 503
     controller.refusing.clear()
     accepted(client, subscriber("crew", "smoke/1", address="10.0.0.101"))
-    on_core = {}
-    for rules in controller.put:
-        if rules.switch == "core":
-            known = on_core.setdefault(rules.configuration_version, rules)
-            assert known == rules, f"version {rules.configuration_version} has been other rules"
-
-
-def test_no_switch_is_left_with_rules_that_are_not_in_force(
-    registry: Registry, controller: FakeController, controller_url: str
-) -> None:
-    client = web(registry, controller_url, of=TWO_SWITCHES)
-    accepted(client, SMOKE)
-    controller.refusing.add("roof")
-    assert put(client, CREW).status_code == 503
-    last = [rules for rules in controller.put if rules.switch == "core"][-1]
-    assert last.rules == (), "core still has what was never activated"
+    asked_for = {}
+    for asked in controller.put:
+        known = asked_for.setdefault(asked.configuration_version, asked)
+        assert known == asked, f"version {asked.configuration_version} has been other rules"
 
 
 def test_a_controller_that_is_away_is_a_failed_push() -> None:
     with pytest.raises(PushFailed, match=r"127\.0\.0\.1:1: .*refused"):
-        ControllerClient("http://127.0.0.1:1").push(switch_rules_of())
+        ControllerClient("http://127.0.0.1:1").push(network())
 
 
 def test_an_answer_that_makes_no_sense_is_a_failed_push(client: FlaskClient) -> None:
     # Another server at that address: the service itself, which knows no such path.
     with served(client.application) as url, pytest.raises(PushFailed):
-        ControllerClient(url).push(switch_rules_of())
+        ControllerClient(url).push(network())
 
 
 # -- what lasts ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ TRUNK_BITS_PER_SECOND = 10e6
 OVERLOAD = 2.5
 FRAME_BYTES, HEADERS_BYTES = 500, 42
 SECONDS = 6.0
+QUEUE_PACKETS = 250
 FIRST_PORT = 20_000
 
 
@@ -20,10 +21,14 @@ def main(framework: str, classes: str) -> None:
     lab = Lab(framework)
     lab.start_parts()
     rate = OVERLOAD * TRUNK_BITS_PER_SECOND / (8 * FRAME_BYTES) / count
-    one_class = shaped_port(1, bandwidth_bits_per_second=TRUNK_BITS_PER_SECOND, limit_packets=200)
+    one_class = shaped_port(
+        1, bandwidth_bits_per_second=TRUNK_BITS_PER_SECOND, limit_packets=QUEUE_PACKETS
+    )
     lab.put(network(version=1, ports=(one_class,)))
     without = offered(lab, count, rate)
-    shaped = shaped_port(count, bandwidth_bits_per_second=TRUNK_BITS_PER_SECOND, limit_packets=60)
+    shaped = shaped_port(
+        count, bandwidth_bits_per_second=TRUNK_BITS_PER_SECOND, limit_packets=QUEUE_PACKETS
+    )
     flows = [
         flow_rule(flow=number, priority=number, packets_per_second=5 * rate)
         for number in range(count)
@@ -61,9 +66,14 @@ def offered(lab: Lab, count: int, rate: float) -> Seen:
         return look()
 
 
-def told(seen: Seen, count: int) -> list[tuple[float, float]]:
+def told(seen: Seen, count: int) -> list[tuple[float, float, float]]:
+    """Of each flow: what arrived while the load lasted, what arrived at all, the median delay."""
     return [
-        (seen.delivered(stream), seen.median_delay(stream) if seen.delivered(stream) else -1.0)
+        (
+            float(((seen.stream == stream) & seen.arrived_during_load).sum() / seen.sent[stream]),
+            seen.delivered(stream),
+            seen.median_delay(stream) if seen.delivered(stream) else -1.0,
+        )
         for stream in range(count)
     ]
 

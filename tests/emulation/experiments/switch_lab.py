@@ -43,6 +43,13 @@ class Seen:
     stream: npt.NDArray[np.int64]
     number: npt.NDArray[np.int64]
     delay_seconds: npt.NDArray[np.float64]
+    arrived_at_seconds: npt.NDArray[np.float64]
+
+    @property
+    def arrived_during_load(self) -> npt.NDArray[np.bool_]:
+        """Before the last packet was sent; what came later had only waited for the load to end."""
+        last_sent = (self.arrived_at_seconds - self.delay_seconds).max()
+        return self.arrived_at_seconds <= last_sent
 
     def delivered(self, stream: int) -> float:
         return float((self.stream == stream).sum() / self.sent[stream])
@@ -86,7 +93,7 @@ class Lab:
             "datapath_type=netdev", "fail_mode=standalone")  # fmt: skip
         run("ip", "link", "add", TRUNK, "type", "veth", "peer", "name", "access-trunk")
         for bridge, port in (("core", TRUNK), ("access", "access-trunk")):
-            run("ip", "link", "set", port, "up")
+            run("ip", "link", "set", port, "addrgenmode", "none", "up")
             run("ovs-vsctl", "add-port", bridge, port)
         self.add_host("source", SOURCE, "core")
         self.add_host("target", TARGET, "access")
@@ -95,10 +102,10 @@ class Lab:
         run("ip", "netns", "add", name)
         run("ip", "link", "add", f"{bridge}-{name}", "type", "veth", "peer", "name", "eth0",
             "netns", name)  # fmt: skip
-        run("ip", "link", "set", f"{bridge}-{name}", "up")
+        run("ip", "link", "set", f"{bridge}-{name}", "addrgenmode", "none", "up")
         run("ovs-vsctl", "add-port", bridge, f"{bridge}-{name}")
         run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
-        run("ip", "-n", name, "link", "set", "eth0", "up")
+        run("ip", "-n", name, "link", "set", "eth0", "addrgenmode", "none", "up")
         run("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off")
 
     # -- parts ---------------------------------------------------------------------------------
@@ -141,16 +148,21 @@ class Lab:
 
     def connect(self) -> None:
         run("ovs-vsctl", "set-controller", "core", f"tcp:127.0.0.1:{CONTROLLER_PORT}", "--",
-            "set", "controller", "core", "max_backoff=1000")  # fmt: skip
+            "set", "controller", "core", "max_backoff=1000", "inactivity_probe=2000")  # fmt: skip
 
     def disconnect(self) -> None:
-        run("ovs-vsctl", "del-controller", "core")
+        """Cut the control channel. (Without any controller the switch would empty its tables.)"""
+        run("ovs-vsctl", "set-controller", "core", "tcp:127.0.0.1:1")
+
+    def channel(self) -> bool:
+        """Whether the switch has its control channel."""
+        return "true" in run("ovs-vsctl", "get", "controller", "core", "is_connected")
 
     def restart_switch_daemon(self) -> None:
         """As after a crash: the daemon is killed and started again, its database goes on."""
         pid = int(Path("/run/openvswitch/ovs-vswitchd.pid").read_text())
         os.kill(pid, 9)
-        until(lambda: not Path(f"/proc/{pid}").exists(), "the switch daemon is gone")
+        os.waitpid(pid, 0)  # in the sandbox this process is everybody's last parent
         run("ovs-vswitchd", "unix:/run/openvswitch/db.sock", "--detach", "-vconsole:off",
             "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
             "--log-file=/run/openvswitch/ovs-vswitchd.log")  # fmt: skip
@@ -179,6 +191,15 @@ class Lab:
         say = f"import socket; socket.socket(2, 2).sendto(b'?', ('{TARGET}', 9))"
         run("ip", "netns", "exec", "source", sys.executable, "-c", say)
         return "lladdr" in run("ip", "-n", "source", "neigh", "show", TARGET)
+
+    def queues(self) -> list[str]:
+        """The trunk's queues and filters as the kernel shows them, without counters."""
+        shown = [run("tc", what, "show", "dev", TRUNK) for what in ("qdisc", "class", "filter")]
+        return sorted(line.strip() for text in shown for line in text.splitlines())
+
+    def meters(self) -> list[str]:
+        shown = run("ovs-ofctl", "-O", "OpenFlow13", "dump-meters", "core")
+        return sorted(shown.replace("\n", " ").split("meter=")[1:])
 
     def flows(self) -> list[str]:
         """FireDeX's entries as the switch shows them, without counters."""
@@ -223,7 +244,7 @@ class Lab:
             stop.touch()
             listening.wait(PATIENCE_SECONDS)
             rows = np.load(seen)
-            return Seen(np.load(sent), rows[:, 0], rows[:, 1], rows[:, 2] / 1e9)
+            return Seen(np.load(sent), rows[:, 0], rows[:, 1], rows[:, 2] / 1e9, rows[:, 3] / 1e9)
 
         try:
             yield look
