@@ -94,12 +94,9 @@ def test_other_paths_are_not_there(url: str) -> None:
 def test_without_its_token_nothing_is_told_or_taken(controller: FakeController, url: str) -> None:
     controller.settings = replace(controller.settings, token="correct horse")  # noqa: S106
     body = to_json(network())
-    for token in (None, "", "correct hors", "correct horsé"):
-        assert (
-            ask(url, "PUT", "/v1/network", body, token and token.encode().decode("latin-1"))[0]
-            == 401
-        )
-        assert ask(url, "GET", "/v1/topology", token=None)[0] == 401
+    for token in (None, "", "correct hors", "correct hors\xe9"):
+        assert ask(url, "PUT", "/v1/network", body, token)[0] == 401
+        assert ask(url, "GET", "/v1/topology", token=token)[0] == 401
     assert controller.put == []
     assert ask(url, "PUT", "/v1/network", body, "correct horse")[0] == 200
     assert ask(url, "GET", "/v1/health")[0] == 200, "health is everybody's"

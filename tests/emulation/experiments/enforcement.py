@@ -1,4 +1,4 @@
-"""Flows of equal load, 2.5 times what the trunk carries: who gets through, with rules and without."""
+"""Flows of equal load, 2.5 times what the trunk carries: with rules and without."""
 
 import json
 import sys

@@ -88,7 +88,7 @@ class Lab:
         self._streams = 0
         run("ovs-vsctl", "--", "add-br", "core", "--", "set", "bridge", "core",
             "datapath_type=netdev", "protocols=OpenFlow13", "fail_mode=secure",
-            "other-config:datapath-id=0000000000000001", "other-config:disable-in-band=true")  # fmt: skip
+            "other-config:datapath-id=0000000000000001")  # fmt: skip
         run("ovs-vsctl", "--", "add-br", "access", "--", "set", "bridge", "access",
             "datapath_type=netdev", "fail_mode=standalone")  # fmt: skip
         run("ip", "link", "add", TRUNK, "type", "veth", "peer", "name", "access-trunk")
