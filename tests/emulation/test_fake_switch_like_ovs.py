@@ -9,7 +9,7 @@ from firedex_emulation.sandbox import run_in_sandbox
 
 
 @pytest.fixture(scope="module")
-def differences(request: pytest.FixtureRequest) -> dict[str, list[str]]:
+def differences() -> dict[str, list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
         printed = run_in_sandbox("fake_switch_beside_ovs", [], timeout_seconds=120)

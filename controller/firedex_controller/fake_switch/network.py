@@ -67,6 +67,7 @@ class FakeNetwork:
         self.switches: dict[str, FakeSwitch] = {}
         self.hosts: dict[str, FakeHost] = {}
         self.storms = 0
+        self.links: list[FakeLink] = []
         self._links: dict[Place, FakeLink] = {}
         self._cut: set[FakeLink] = set()
 
@@ -91,6 +92,7 @@ class FakeNetwork:
     def add_link(self, one: tuple[str, int | str], other: tuple[str, int | str]) -> FakeLink:
         """Connect two ports, each (switch, port number or name)."""
         link = FakeLink(self._place(*one), self._place(*other))
+        self.links.append(link)
         self._links[link.one] = self._links[link.other] = link
         return link
 

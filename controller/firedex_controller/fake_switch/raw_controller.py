@@ -104,17 +104,21 @@ class RawController:
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._listener = socket.create_server((host, port))
         self._listener.settimeout(PATIENCE_SECONDS)
+        self._channels: list[RawChannel] = []
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
 
     def accept(self) -> RawChannel:
         """Wait for the next switch to connect, and greet it."""
         connection, _ = self._listener.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return RawChannel(connection)
+        self._channels.append(RawChannel(connection))
+        return self._channels[-1]
 
     def close(self) -> None:
-        """Stop listening; accepted channels stay."""
+        """Stop listening, and hang up on all that were accepted."""
         self._listener.close()
+        for channel in self._channels:
+            channel.close()
 
     def __enter__(self) -> Self:
         return self
