@@ -110,6 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(HTTPStatus.CONFLICT, str(error), switch=error.switch, rule=error.rule)
         except ControllerError as error:
             self._error(HTTPStatus.CONFLICT, str(error))
+        except Exception:
+            log.exception("a request failed")
+            self._error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a mistake of ours; see the log")
         else:
             self._send(HTTPStatus.OK, to_json(changed).encode())
 

@@ -147,6 +147,8 @@ class Conversation:
 
 
 def _error_in_words(message: Any) -> str:
+    if message.type == ofproto.OFPET_EXPERIMENTER:
+        return f"experimenter {message.experimenter:#x}, error {message.exp_type}"
     kind = ofproto.ofp_error_type_to_str(message.type)
     code = ofproto.ofp_error_code_to_str(message.type, message.code)
     return f"{kind}, {code}"
