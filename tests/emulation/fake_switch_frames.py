@@ -18,16 +18,24 @@ CONTROLLER, FLOOD = ofproto.OFPP_CONTROLLER, ofproto.OFPP_FLOOD
 UDP = {"eth_type": 0x0800, "ip_proto": 17}
 
 
-def udp(*, dscp: int = 0, port: int = 2, checksum: int = 0) -> bytes:
+def udp(*, dscp: int = 0, port: int = 2, with_checksum: bool = False) -> bytes:
     frame = bytearray(cases.FRAME)
     frame[15] = dscp << 2
     struct.pack_into("!H", frame, 24, 0)
-    words = struct.unpack_from("!10H", frame, 14)
-    total = sum(words)
-    total = (total & 0xFFFF) + (total >> 16)
-    struct.pack_into("!H", frame, 24, ~total & 0xFFFF)
-    struct.pack_into("!HHHH", frame, 34, 1, port, 26, checksum)
+    struct.pack_into("!H", frame, 24, checksum(frame[14:34]))
+    struct.pack_into("!H", frame, 36, port)
+    if with_checksum:
+        pseudo_header = frame[26:34] + struct.pack("!HH", 17, 26)
+        struct.pack_into("!H", frame, 40, checksum(pseudo_header + frame[34:]))
     return bytes(frame)
+
+
+def checksum(octets: bytes) -> int:
+    """The internet's: RFC 1071."""
+    total = sum(struct.unpack(f"!{len(octets) // 2}H", octets))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 def arp() -> bytes:
@@ -41,7 +49,8 @@ def tcp() -> bytes:
     return cases.FRAME[:14] + header + segment + b"\0" * 6
 
 
-FRAMES = [udp(), udp(dscp=46), udp(port=5000), udp(port=5000, dscp=10), tcp(), arp()]
+FRAMES = [udp(), udp(dscp=46), udp(port=5000), udp(port=5000, dscp=10)]
+FRAMES += [udp(port=9, with_checksum=True), tcp(), arp()]
 
 
 def marked(dscp: int, *ports: int) -> list[Any]:
