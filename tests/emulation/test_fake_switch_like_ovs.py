@@ -17,6 +17,8 @@ def differences() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("group", ["meters", "flows", "bundles", "full tables"])
+@pytest.mark.parametrize(
+    "group", ["meters", "flows", "bundles", "frames", "made-up sequences", "full tables"]
+)
 def test_no_difference(differences: dict[str, list[str]], group: str) -> None:
     assert not differences[group], "\n".join(differences[group])

@@ -59,10 +59,6 @@ class MeterChange:
             raise _refusal(ofproto.OFPMMFC_OUT_OF_BANDS)
         if name is None:
             raise _refusal(ofproto.OFPMMFC_BAD_COMMAND)
-        if not flags & UNITS or flags & ~KNOWN_FLAGS:
-            raise _refusal(ofproto.OFPMMFC_BAD_FLAGS)
-        if any(band.rate == 0 for band in bands):
-            raise _refusal(ofproto.OFPMMFC_BAD_RATE)
         found = tuple(MeterBand(band.rate, band.burst_size) for band in bands)
         return cls(name, FakeMeter(meter_id, flags, found))
 
@@ -103,10 +99,12 @@ class MeterTable:
                 raise _refusal(ofproto.OFPMMFC_METER_EXISTS)
             if len(self.stored) >= self.max_meters:
                 raise _refusal(ofproto.OFPMMFC_OUT_OF_METERS)
+            _check_settings(meter)
             self.stored[meter.id] = StoredMeter(meter)
         elif known is None:
             raise _refusal(ofproto.OFPMMFC_UNKNOWN_METER)
         else:
+            _check_settings(meter)
             known.meter = meter
         return set()
 
@@ -128,6 +126,14 @@ class MeterTable:
 def _check_number(meter_id: int) -> None:
     if meter_id == 0 or (meter_id > ofproto.OFPM_MAX and meter_id not in VIRTUAL_METERS):
         raise _refusal(ofproto.OFPMMFC_INVALID_METER)
+
+
+def _check_settings(meter: FakeMeter) -> None:
+    """What Open vSwitch finds only when it sets the meter, after having looked it up."""
+    if not meter.flags & UNITS or meter.flags & ~KNOWN_FLAGS:
+        raise _refusal(ofproto.OFPMMFC_BAD_FLAGS)
+    if any(band.rate == 0 for band in meter.bands):
+        raise _refusal(ofproto.OFPMMFC_BAD_RATE)
 
 
 def _refusal(code: int) -> Refusal:

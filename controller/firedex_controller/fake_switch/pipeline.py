@@ -72,7 +72,7 @@ def run_tables(fields: Mapping[str, int], tables: FlowTables) -> Passage:
             (s for s in tables.in_order(table) if s.flow.match.admits(passage.fields)), None
         )
         if found is None:
-            return passage  # also without what was written: a miss drops
+            break  # what was written so far is done all the same, as in Open vSwitch
         last = found.flow
         passage.matched.append(found)
         instructions = found.flow.instructions
