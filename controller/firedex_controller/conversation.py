@@ -88,6 +88,14 @@ class Conversation:
         for each in outgoing:
             added = parser.ONFBundleAddMsg(self.datapath, bundle, flags, each.message, [])
             purposes[self.send(added)] = each.purpose
+        # Open vSwitch refuses a message that is wrong in itself at once, and would then commit the
+        # others; so nothing is committed before all are known to be in.
+        self.ask(parser.OFPBarrierRequest(self.datapath))
+        try:
+            self._raise_first_refused(purposes)
+        except SwitchRefused:
+            self._bundle_control(bundle, ofproto.ONF_BCT_DISCARD_REQUEST, flags)
+            raise
         try:
             self._bundle_control(bundle, ofproto.ONF_BCT_COMMIT_REQUEST, flags)
         except SwitchRefused:

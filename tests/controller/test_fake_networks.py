@@ -131,7 +131,8 @@ def test_ways_stand_while_the_controller_is_away_and_when_it_is_back(ring: Ring)
         assert sorted(ring.broadcast("west").hosts) == ["east", "north", "south"]
         time.sleep(0.05)
     ring.controller.wait_until_settled()
-    assert {name: switch.flows() for name, switch in ring.fakes.switches.items()} == before
+    for name, switch in ring.fakes.switches.items():
+        assert switch.flows() ^ before[name] == frozenset()
 
 
 def test_a_switch_whose_channel_is_away_is_still_part_of_the_ways(ring: Ring) -> None:
@@ -205,6 +206,7 @@ def test_what_hosts_send_does_not_make_links(ring: Ring) -> None:
     assert heard, "switches announce themselves on host ports too"
     changed = bytearray(heard[-1])
     changed[-10] ^= 1
+    log = ring.controller.said()
     for lie in (
         bytes(changed),
         frame("00:00:00:00:00:01", "01:80:c2:00:00:0e", "88cc"),
@@ -213,4 +215,4 @@ def test_what_hosts_send_does_not_make_links(ring: Ring) -> None:
         ring.fakes.send("south", lie)
     time.sleep(0.5)
     assert ring.observed_links() == before
-    assert "Traceback" not in ring.controller.said()
+    assert ring.controller.said() == log, "no word, and no traceback"
