@@ -39,6 +39,7 @@ class WayMeasurement:
     host_seconds: float
     filters: tuple[FilterMeasurement, ...]
     stalled_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -48,7 +49,7 @@ class WayMeasurement:
     def from_plain(cls, data: Mapping[str, Any]) -> "WayMeasurement":
         """From what ``as_plain`` gave."""
         filters = tuple(FilterMeasurement(**row) for row in data["filters"])
-        return cls(**{**data, "filters": filters})
+        return cls(**{**data, "filters": filters, "notes": tuple(data.get("notes", ()))})
 
 
 def measure_way(
