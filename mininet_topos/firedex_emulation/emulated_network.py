@@ -11,6 +11,7 @@ Management: a link of its own between the edge host (10.255.0.2) and the switch 
 where the controller runs.
 """
 
+import resource
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,6 +158,7 @@ def build_network(
 def bring_up(plan: NetworkPlan, *, controller_port: int | None = None) -> EmulatedNetwork:
     """Build and start the network of a plan. Open vSwitch runs already."""
     setLogLevel("error")
+    _prepare_mininet()
     net = Mininet(topo=PlannedTopo(plan), controller=None, build=False, autoSetMacs=True)
     if controller_port is not None:
         net.addController("c0", controller=RemoteController, ip="127.0.0.1", port=controller_port)
@@ -174,6 +176,18 @@ def bring_up(plan: NetworkPlan, *, controller_port: int | None = None) -> Emulat
         switches=_switches(net, plan),
         links=_links(net, plan),
     )
+
+
+def _prepare_mininet() -> None:
+    """Raise this process's limits as Mininet would, and keep it from changing the machine's.
+
+    It sets sysctls of the whole machine (``kernel.pty.max`` and others) and never sets them back.
+    """
+    for limit, wanted in ((resource.RLIMIT_NPROC, 8192), (resource.RLIMIT_NOFILE, 16384)):
+        _, most = resource.getrlimit(limit)
+        enough = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(limit, (enough, most))
+    Mininet.inited = True
 
 
 def _hosts(net: Mininet, plan: NetworkPlan, kind: str) -> Mapping[str, PlacedHost]:
