@@ -12,6 +12,7 @@ session of its own, so that Ctrl-C reaches only who started it.
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -111,10 +112,11 @@ def _read_all(process: subprocess.Popen[str], timeout_seconds: float) -> str:
 
 def settle_in() -> None:
     """First thing inside: hold on to the lifeline; an empty ``/run``; a loopback that is up."""
-    threading.Thread(target=_end_with_lifeline, args=(os.dup(0),), daemon=True).start()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # so that nobody else inherits the lifeline
-    os.close(nothing)
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        threading.Thread(target=_end_with_lifeline, args=(os.dup(0),), daemon=True).start()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)  # so that nobody else inherits the lifeline
+        os.close(nothing)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"], check=True)
     RUN.mkdir()
     temporary = RUN / "tmp"
