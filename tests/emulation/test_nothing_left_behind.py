@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,9 +25,12 @@ Traces = dict[str, set[str]]
 
 @pytest.fixture(autouse=True)
 def journals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A state folder of this test's own."""
-    folder = tmp_path / "journals"
+    """A state folder of this test's own, and one for temporary files: /tmp is everybody's."""
+    folder, temporary = tmp_path / "journals", tmp_path / "temporary"
+    temporary.mkdir()
     monkeypatch.setenv("FIREDEX_STATE_FOLDER", str(folder))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     return folder
 
 
