@@ -146,10 +146,10 @@ def topology(name: str) -> Any:
     }
 
 
-def plain_mininet(name: str) -> Any:
+def plain_mininet() -> Any:
     """As a network researcher would use a topology: Mininet's own start and stop."""
-    makers = {"big-switch": BigSwitch, "building": Building, "campus": Campus}
-    net = Mininet(topo=makers[name](), controller=None, autoSetMacs=True)
+    topo = Building(floors=2, riser_delay_seconds=0.002)
+    net = Mininet(topo=topo, controller=None, autoSetMacs=True)
     net.start()
     names = sorted(ovs("list-br").split())
     net.stop()
