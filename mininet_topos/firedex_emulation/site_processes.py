@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from firedex_emulation.errors import PartFailed
-from firedex_emulation.sandbox import RUN
-from firedex_emulation.trunk_topology import (
-    EDGE_ADDRESS,
+from firedex_emulation.emulated_network import (
     EDGE_MANAGEMENT,
     HOST_MANAGEMENT,
-    TrunkNetwork,
+    EmulatedNetwork,
 )
+from firedex_emulation.errors import PartFailed
+from firedex_emulation.network_plan import EDGE_ADDRESS
+from firedex_emulation.sandbox import RUN
 
 __all__ = ["CONTROLLER_PORT", "SERVICE_URL", "SiteProcesses"]
 
@@ -42,7 +42,7 @@ log_type none
 class SiteProcesses:
     """Starts the parts in order. They end with the sandbox; ``check`` says if one died before."""
 
-    def __init__(self, network: TrunkNetwork) -> None:
+    def __init__(self, network: EmulatedNetwork) -> None:
         self._network = network
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -57,22 +57,25 @@ class SiteProcesses:
 
     def start_controller(self, framework: str) -> None:
         """The controller, beside the switch."""
-        name = self._network.switch
-        switch = f"{name}={self._network.core_datapath}:{self._network.trunk_port}"
         self.start(
             "controller",
-            [*_firedex("controller"), "--switch", switch, "--framework", framework]
-            + ["--listen", f"127.0.0.1:{CONTROLLER_PORT}"]
+            [*_firedex("controller"), *self._network.controller_options()]
+            + ["--framework", framework, "--listen", f"127.0.0.1:{CONTROLLER_PORT}"]
             + ["--api", f"{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"],
         )
         url = f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}/v1/switches"
-        self.wait_for("controller", lambda: _fetch(url)["connected"][name] is True)
+
+        def all_connected() -> bool:
+            connected = _fetch(url)["connected"]
+            return all(connected[name] is True for name in self._network.managed)
+
+        self.wait_for("controller", all_connected)
 
     def start_edge(self, site: Path) -> None:
         """Broker, configuration service and gateway, on the edge host."""
         configuration = RUN / "mosquitto.conf"
         configuration.write_text(MOSQUITTO_CONFIGURATION)
-        edge = self._network.edge
+        edge = self._network.edge.node
         self.start("broker", ["mosquitto", "-c", str(configuration)], edge)
         self.wait_for("broker", lambda: _answers(EDGE_MANAGEMENT, BROKER_PORT))
         self.start(
