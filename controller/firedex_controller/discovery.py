@@ -73,6 +73,14 @@ class Discovery:
         self._ports.get(switch, {}).pop(number, None)
         self._port_gone(PortRef(switch, number))
 
+    def still_heard(self, near: PortRef, far: PortRef, now: float) -> bool:
+        """Note the time for a link that is known; any thread may, since nothing else changes."""
+        link = frozenset({near, far})
+        if link not in self._heard:
+            return False
+        self._heard[link] = now
+        return True
+
     def heard_neighbour(self, near: PortRef, far: PortRef, now: float) -> None:
         """What ``far`` sent has arrived at ``near``."""
         if near == far or not (self._is_up(near) and self._is_up(far)):

@@ -93,8 +93,10 @@ class Reconciler:
         return self._ask(lambda: self._put_network(network))
 
     def settled(self, switch: str) -> bool:
-        """Whether a switch is connected and has what is desired."""
-        return switch in self.sessions and switch not in self._unsettled
+        """Whether a switch is connected and has what is desired, its ways included."""
+        return (
+            switch in self.sessions and switch in self._forwarding and switch not in self._unsettled
+        )
 
     def shaping(self, switch: str) -> PortShaping:
         """The queues of a switch's ports."""
@@ -124,7 +126,8 @@ class Reconciler:
     def heard_neighbour(self, near: PortRef, far: PortRef) -> None:
         """A frame of ``far`` has arrived at ``near``."""
         now = monotonic()
-        self._tasks.put(lambda: self._discovery.heard_neighbour(near, far, now))
+        if not self._discovery.still_heard(near, far, now):
+            self._tasks.put(lambda: self._discovery.heard_neighbour(near, far, now))
 
     def heard_host(
         self, place: PortRef, hardware_address: str, address: IPv4Address | None

@@ -24,6 +24,7 @@ __all__ = ["serve"]
     "--listen", type=HOST_PORT, default="127.0.0.1:8088", show_default=True, help="Of the service."
 )
 @click.option("--controller", type=HTTP_URL, help="Of the controller; without one it only plans.")
+@click.option("--controller-token", help="What is shown to the controller.")
 @click.option(
     "--gateway",
     type=HOST_PORT,
@@ -42,6 +43,7 @@ def serve(
     site: str,
     listen: tuple[str, int],
     controller: str | None,
+    controller_token: str | None,
     gateway: tuple[str, int],
     state: Path,
 ) -> None:
@@ -55,7 +57,7 @@ def serve(
         reached = Gateway(address=IPv4Address(gateway[0]), port=gateway[1])
     except AddressValueError as error:
         raise click.BadParameter(f"{error}; IPv4 only", param_hint="--gateway") from error
-    pushes_to = ControllerClient(controller) if controller else None
+    pushes_to = ControllerClient(controller, controller_token) if controller else None
     configurator = Configurator(scenario, Registry(state), reached, pushes_to)
     configurator.restore()
     host, port = listen
