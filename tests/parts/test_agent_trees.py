@@ -78,6 +78,7 @@ def test_every_packet_has_one_place() -> None:
     filters = sorted(tree_of(shaped(2, 5, 9)).filters, key=lambda made: made.preference)
     assert [(made.protocol, made.minor) for made in filters] == [
         ("arp", 3),
+        ("LLDP", 3),
         ("ip", 3),
         ("ip", 6),
         ("ip", 10),
@@ -297,7 +298,7 @@ def test_then_come_leaves_and_filters() -> None:
     meant = tree_of(shaped(0, 1))
     bare = ObservedTree(root="htb 1:", classes=meant.classes)
     commands = commands_to_shape("p", meant, database_of(meant), bare, mtu=1500)
-    assert verbs(commands) == ["qdisc replace"] * 2 + ["filter add"] * 4
+    assert verbs(commands) == ["qdisc replace"] * 2 + ["filter add"] * 5
     assert commands[0][-3:] == ("pfifo_head_drop", "limit", "60")
 
 
@@ -307,7 +308,7 @@ def test_a_tree_of_the_agent_is_whole_in_one_go() -> None:
     assert "type=linux-noop" in commands[0]
     meant = tree_of(shaped(*range(9)))
     commands = commands_to_shape("p", meant, database_of(meant), ObservedTree(), mtu=1500)
-    expected = ["qdisc add"] + ["class add"] * 11 + ["qdisc replace"] * 9 + ["filter add"] * 11
+    expected = ["qdisc add"] + ["class add"] * 11 + ["qdisc replace"] * 9 + ["filter add"] * 12
     assert verbs(commands) == expected
     assert commands[0][-2:] == ("default", "9")  # until there are filters, nothing rides high
 

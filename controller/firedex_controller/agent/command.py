@@ -1,6 +1,5 @@
 """``firedex switch-agent``."""
 
-import ipaddress
 import logging
 import os
 import signal
@@ -9,7 +8,7 @@ import threading
 
 import click
 
-from firedex.wire.addresses import parse_host_port
+from firedex.wire.addresses import is_loopback, parse_host_port
 from firedex_controller.agent.http_interface import AgentServer
 from firedex_controller.agent.port_keeper import PortKeeper
 from firedex_controller.agent.switch_tools import SwitchTools
@@ -22,13 +21,6 @@ def _host_port(_context: click.Context, _option: click.Parameter, given: str) ->
         return parse_host_port(given)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @click.command(
@@ -55,7 +47,7 @@ def switch_agent(listen: tuple[str, int], token: str | None) -> None:
     """Own the queues of this host's switch ports (needs root), for a controller to ask."""
     if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
         raise click.BadParameter("must be printable ASCII, and not empty", param_hint="--token")
-    if token is None and not _is_loopback(listen[0]):
+    if token is None and not is_loopback(listen[0]):
         said = f"{listen[0]} is not loopback; give a --token too"
         raise click.BadParameter(said, param_hint="--listen")
     if os.geteuid() != 0:

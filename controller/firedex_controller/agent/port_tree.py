@@ -44,7 +44,8 @@ OVS_MOST_BITS_PER_SECOND = 34_000_000_000  # it counts bytes per second in 32 bi
 LEAST_RATE, MOST_RATE = 1_000, 1_000_000_000_000
 LEAST_GUARANTEE = 64  # below, the time to refill a bucket does not fit into the kernel's 32 bits
 MOST_PACKETS = 1_000_000
-FIRST_ARP, FIRST_MARK, FIRST_REST = 1, 101, 201  # filter preferences; a lower one is asked first
+FIRST_ARP, FIRST_LLDP, FIRST_MARK, FIRST_REST = 1, 51, 101, 201
+"""Preferences of filters; a lower one is asked first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,9 @@ def _suits_open_vswitch(link: int, rates: dict[int, int]) -> bool:
 
 
 def _filters(priorities: list[int]) -> frozenset[TcFilter]:
-    """ARP to the highest class, each mark to its own, everything else to the lowest.
+    """ARP and LLDP to the highest class, each mark to its own, everything else to the lowest.
+
+    Without LLDP a full link would look like one that is cut.
 
     A filter's preference says which class it leads to, so one that leads elsewhere is another
     filter: it can be added before the old one is removed, and no packet meets neither.
@@ -136,6 +139,9 @@ def _filters(priorities: list[int]) -> frozenset[TcFilter]:
     any_word = "00000000/00000000"
     found = {
         TcFilter(preference=FIRST_ARP + highest, protocol="arp", match=any_word, minor=highest + 1),
+        TcFilter(
+            preference=FIRST_LLDP + highest, protocol="LLDP", match=any_word, minor=highest + 1
+        ),
         TcFilter(
             preference=FIRST_REST + MOST_CLASSES - lowest,
             protocol="all",
