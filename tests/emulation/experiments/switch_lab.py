@@ -126,18 +126,7 @@ class Lab:
         until(self.hosts_meet, "the hosts see each other")
 
     def start_agent(self) -> None:
-        self.start(
-            "agent",
-            [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-c",
-                "from firedex_controller.agent.command import switch_agent; switch_agent()",
-                "--listen",
-                f"127.0.0.1:{AGENT_PORT}",
-            ],
-        )
+        self.start("agent", [*FIREDEX, "switch-agent", "--listen", f"127.0.0.1:{AGENT_PORT}"])
 
     def start_controller(self) -> None:
         command = [*FIREDEX, "controller", "--switch", f"core=0000000000000001:{TRUNK}"]
