@@ -160,10 +160,12 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
                 session = self._reconciler.sessions.get(name)
                 for port in list(ports.values()) if session else ():
                     if port.up:
-                        frame = self._frames.make(PortRef(name, port.number), port.hardware_address)
+                        place = PortRef(name, port.number)
+                        frame = self._frames.make(place, port.hardware_address)
                         session.datapath.send_msg(  # type: ignore[union-attr]
                             packet_out(session.datapath, port.number, frame)  # type: ignore[union-attr]
                         )
+                        self._reconciler.called_neighbour(place)
 
 
 def _address(frame: Any) -> IPv4Address | None:

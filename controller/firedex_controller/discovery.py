@@ -1,8 +1,8 @@
 """Learning the topology from what switches report. Keeps time by what it is told, and does no I/O.
 
-A port leads to hosts when it has been up for a while without a neighbour's voice. A link is gone
-when a port of it goes down, or when it has been silent; while a switch's control channel is away
-its links are taken to stand, since the switch goes on forwarding.
+A port leads to hosts when neighbours behind it have been called for a while and none was heard. A
+link is gone when a port of it goes down, or when it has been silent; while a switch's control
+channel is away its links are taken to stand, since the switch goes on forwarding.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from firedex_controller.topology import Host, PortRef, Topology
 __all__ = ["Discovery", "Port"]
 
 SETTLE_SECONDS = 1.0
-"""As long as this a new port carries no floods: it may turn out to close a loop."""
+"""As long as this, from its first call, a port carries no floods: it may yet close a loop."""
 SILENCE_SECONDS = 4.0
 MOST_HOSTS_PER_PORT = 256
 """More addresses behind one port are somebody making them up."""
@@ -35,9 +35,12 @@ class Discovery:
 
     def __init__(self, expected: Iterable[str] = ()) -> None:
         self._ports: dict[str, dict[int, Port]] = {}
-        self._up_since: dict[PortRef, float] = {}
+        self._up: set[PortRef] = set()
+        self._called: dict[PortRef, float] = {}
+        self._silent: set[PortRef] = set()
         self._away: set[str] = set(expected)
         self._heard: dict[frozenset[PortRef], float] = {}
+        self._cut: set[frozenset[PortRef]] = set()
         self._hosts: dict[str, Host] = {}
 
     # -- what switches report ------------------------------------------------------------------
@@ -47,10 +50,10 @@ class Discovery:
         self._away.discard(switch)
         described = {port.number: port for port in ports}
         for number in set(self._ports.get(switch, {})) - set(described):
-            self._port_gone(PortRef(switch, number))
+            self.port_removed(switch, number)
         self._ports[switch] = {}
         for port in described.values():
-            self.port_changed(switch, port, now)
+            self.port_changed(switch, port)
         for link in self._heard:
             if any(end.switch == switch for end in link):
                 self._heard[link] = now
@@ -59,24 +62,38 @@ class Discovery:
         """A control channel went away; the switch itself may well go on."""
         self._away.add(switch)
 
-    def port_changed(self, switch: str, port: Port, now: float) -> None:
+    def port_changed(self, switch: str, port: Port) -> None:
         """A port is there, up or down."""
         place = PortRef(switch, port.number)
         self._ports.setdefault(switch, {})[port.number] = port
-        if port.up:
-            self._up_since.setdefault(place, now)
-        else:
+        if not port.up:
             self._port_gone(place)
+        elif place not in self._up:
+            self._up.add(place)
+            self._called.pop(place, None)
 
     def port_removed(self, switch: str, number: int) -> None:
         """A port is no longer there."""
         self._ports.get(switch, {}).pop(number, None)
         self._port_gone(PortRef(switch, number))
+        self._forget_cut({PortRef(switch, number)})
+
+    def called(self, place: PortRef, now: float) -> None:
+        """Who is behind ``place`` was called, and is soon heard if it is a switch of ours.
+
+        Any thread may say so.
+        """
+        self._called.setdefault(place, now)
 
     def still_heard(self, near: PortRef, far: PortRef, now: float) -> bool:
-        """Note the time for a link that is known; any thread may, since nothing else changes."""
+        """Note the time for a link that is known; the ends of another have to wait once more.
+
+        Any thread may, since nothing else changes.
+        """
         link = frozenset({near, far})
         if link not in self._heard:
+            for end in link & set(self._called):
+                self._called[end] = now
             return False
         self._heard[link] = now
         return True
@@ -88,6 +105,8 @@ class Discovery:
         for link in [link for link in self._heard if link & {near, far} and link != {near, far}]:
             del self._heard[link]  # one of its ends has been plugged in elsewhere
         self._heard[frozenset({near, far})] = now
+        self._silent -= {near, far}
+        self._forget_cut({near, far})
         self._forget_hosts_at({near, far})
 
     def heard_host(
@@ -96,6 +115,7 @@ class Discovery:
         """A host has sent something from ``place``."""
         if any(place in link for link in self._heard) or not self._is_up(place):
             return
+        self._forget_cut({place})
         known = self._hosts.get(hardware_address)
         if known is None and self._hosts_at(place) >= MOST_HOSTS_PER_PORT:
             return
@@ -106,9 +126,14 @@ class Discovery:
         )
 
     def remember(
-        self, hosts: Iterable[Host], links: Iterable[frozenset[PortRef]], now: float
+        self,
+        hosts: Iterable[Host],
+        links: Iterable[frozenset[PortRef]],
+        cut: Iterable[frozenset[PortRef]],
+        now: float,
     ) -> None:
         """What is known from before a restart; it holds until its switches say otherwise."""
+        self._cut |= set(cut)
         self._hosts |= {host.hardware_address: host for host in hosts}
         self._heard |= dict.fromkeys(links, now)
 
@@ -123,6 +148,8 @@ class Discovery:
         for link, heard in list(self._heard.items()):
             if now - heard > SILENCE_SECONDS and not any(end.switch in self._away for end in link):
                 del self._heard[link]
+                self._cut.add(link)
+                self._silent |= link
         ends = {end for link in self._heard for end in link}
         links: dict[PortRef, PortRef] = {}
         for link in self._heard:
@@ -131,33 +158,39 @@ class Discovery:
         return Topology(
             switches=frozenset(self._ports) | {end.switch for end in ends},
             links=links,
+            cut_links=frozenset(self._cut),
             edge_ports=frozenset(
-                place
-                for place, since in self._up_since.items()
-                if place not in ends and now - since >= SETTLE_SECONDS
+                place for place in self._up - ends - self._silent if self._had_its_time(place, now)
             ),
             hosts=dict(self._hosts),
         )
 
     def settled(self, now: float) -> bool:
         """Whether all expected switches are there, and every port had its time to be a link."""
-        return not self._away and all(
-            now - since >= SETTLE_SECONDS for since in self._up_since.values()
-        )
+        return not self._away and all(self._had_its_time(place, now) for place in self._up)
+
+    def _had_its_time(self, place: PortRef, now: float) -> bool:
+        called = self._called.get(place)
+        return called is not None and now - called >= SETTLE_SECONDS
 
     def _is_up(self, place: PortRef) -> bool:
         port = self._ports.get(place.switch, {}).get(place.number)
         return port is not None and port.up
 
     def _port_gone(self, place: PortRef) -> None:
-        self._up_since.pop(place, None)
+        self._up.discard(place)
+        self._silent.discard(place)
         for link in [link for link in self._heard if place in link]:
             del self._heard[link]
+            self._cut.add(link)
         self._forget_hosts_at({place})
 
     def _forget_hosts_at(self, places: set[PortRef]) -> None:
         for name in [name for name, host in self._hosts.items() if host.place in places]:
             del self._hosts[name]
+
+    def _forget_cut(self, places: set[PortRef]) -> None:
+        self._cut = {link for link in self._cut if not link & places}
 
     def _hosts_at(self, place: PortRef) -> int:
         return sum(host.place == place for host in self._hosts.values())

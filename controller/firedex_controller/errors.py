@@ -7,8 +7,7 @@
     ├── SwitchNotConnected    rules for a switch that has no control channel now
     ├── SwitchRefused         the switch answered a message with an error
     ├── UnknownSwitch         rules for a switch that the controller was not told of
-    ├── PortUnknown           queues for a port that is not known, or not yet
-    └── QueuesNotApplied      a command on the switch host failed
+    └── PortUnknown           queues for a port that is not known, or not yet
 """
 
 from collections.abc import Iterable
@@ -17,7 +16,6 @@ __all__ = [
     "ControllerError",
     "FrameworkMissing",
     "PortUnknown",
-    "QueuesNotApplied",
     "SwitchNotConnected",
     "SwitchRefused",
     "UnknownSwitch",
@@ -64,12 +62,4 @@ class PortUnknown(ControllerError):
     def __init__(self, switch: str, towards: str | None) -> None:
         self.switch, self.towards = switch, towards
         what = f"link from {switch!r} to {towards!r}" if towards else f"port of {switch!r} to hosts"
-        super().__init__(f"no {what} is known; the previous rules stand")
-
-
-class QueuesNotApplied(ControllerError):
-    """A command that sets up queues failed."""
-
-    def __init__(self, command: str, detail: str) -> None:
-        self.command, self.detail = command, detail
-        super().__init__(f"{command}: {detail}")
+        super().__init__(f"no {what} is known")

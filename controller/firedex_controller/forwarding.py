@@ -14,10 +14,11 @@ from firedex_controller.switch_entries import (
 )
 from firedex_controller.topology import Topology
 
-__all__ = ["LISTENING", "flooded_ports", "forwarding"]
+__all__ = ["LISTENING", "flooded_ports", "floods_of", "forwarding"]
 
 LLDP = 0x88CC
-LLDP_PRIORITY, HOST_PRIORITY, LINK_PRIORITY = 300, 200, 150
+ARP = 0x0806
+LLDP_PRIORITY, ASKING_PRIORITY, HOST_PRIORITY, LINK_PRIORITY = 300, 250, 200, 150
 COOKIE = version_cookie(0)
 
 
@@ -56,19 +57,14 @@ def forwarding(topology: Topology, floods: Mapping[str, frozenset[int]]) -> dict
             if here:
                 match = match_of(in_port=port, eth_src=host.hardware_address)
                 entries.append(_origin(HOST_PRIORITY, match, to_controller=False, onward=True))
+            if here and host.address is None:
+                match = match_of(in_port=port, eth_src=host.hardware_address, eth_type=ARP)
+                entries.append(_origin(ASKING_PRIORITY, match, to_controller=True, onward=True))
         for end in topology.links:
             if end.switch == switch:
                 match = match_of(in_port=end.number)
                 entries.append(_origin(LINK_PRIORITY, match, to_controller=False, onward=True))
-        entries.append(
-            FlowEntry(
-                table=FORWARD,
-                priority=0,
-                match=(),
-                outputs=tuple(sorted(floods.get(switch, ()))),
-                cookie=COOKIE,
-            )
-        )
+        entries.append(_flooding(floods.get(switch, frozenset())))
         states[switch] = LISTENING.with_state(SwitchState.of(entries))
     return states
 
@@ -79,6 +75,18 @@ def flooded_ports(topology: Topology) -> dict[str, frozenset[int]]:
     for place in topology.edge_ports | topology.tree_ports():
         ports[place.switch].add(place.number)
     return {switch: frozenset(numbers) for switch, numbers in ports.items()}
+
+
+def floods_of(state: SwitchState) -> frozenset[int]:
+    """Where a switch floods by the entries that it has."""
+    entry = state.flows.get(_flooding(frozenset()).key)
+    return frozenset(entry.outputs if entry else ())
+
+
+def _flooding(ports: frozenset[int]) -> FlowEntry:
+    return FlowEntry(
+        table=FORWARD, priority=0, match=(), outputs=tuple(sorted(ports)), cookie=COOKIE
+    )
 
 
 def _towards(hardware_address: str, port: int) -> FlowEntry:

@@ -6,6 +6,7 @@ A controller that starts again with it changes nothing that was right. The file 
 import json
 import logging
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -25,6 +26,7 @@ class KeptState:
     network: DesiredNetwork | None = None
     hosts: tuple[Host, ...] = ()
     links: frozenset[frozenset[PortRef]] = field(default_factory=frozenset)
+    cut_links: frozenset[frozenset[PortRef]] = field(default_factory=frozenset)
 
 
 def write_kept_state(path: Path, state: KeptState) -> None:
@@ -39,7 +41,8 @@ def write_kept_state(path: Path, state: KeptState) -> None:
             }
             for host in state.hosts
         ],
-        "links": [[[end.switch, end.number] for end in sorted(link)] for link in state.links],
+        "links": _plain(state.links),
+        "cut_links": _plain(state.cut_links),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
@@ -64,10 +67,19 @@ def read_kept_state(path: Path) -> KeptState:
                 )
                 for host in plain["hosts"]
             ),
-            links=frozenset(frozenset(PortRef(*end) for end in link) for link in plain["links"]),
+            links=_links(plain["links"]),
+            cut_links=_links(plain.get("cut_links", ())),
         )
     except FileNotFoundError:
         return KeptState()
     except (OSError, ValueError, LookupError, TypeError, WireError) as error:
         log.warning("%s is not used: %s", path, error)
         return KeptState()
+
+
+def _plain(links: Iterable[frozenset[PortRef]]) -> list[list[list[str | int]]]:
+    return [[[end.switch, end.number] for end in sorted(link)] for link in links]
+
+
+def _links(plain: Iterable[Iterable[tuple[str, int]]]) -> frozenset[frozenset[PortRef]]:
+    return frozenset(frozenset(PortRef(*end) for end in link) for link in plain)

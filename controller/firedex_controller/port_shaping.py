@@ -34,21 +34,20 @@ def ports_of(
     settings: SwitchSettings,
     topology: Topology,
     names: Mapping[int, str],
-) -> dict[str, ShapedPort]:
-    """The port names that ``desired`` speaks of; PortUnknown where there is none (yet)."""
+) -> tuple[dict[str, ShapedPort], list[PortUnknown]]:
+    """The port names that ``desired`` speaks of, and what is wrong with those not known (yet)."""
     found: dict[str, ShapedPort] = {}
+    unknown: list[PortUnknown] = []
     for port in desired.ports:
         if port.towards is None:
             towards = [settings.hosts_port] if settings.hosts_port else []
         else:
-            numbers = [
-                n for there, n in topology.neighbours(desired.switch) if there == port.towards
-            ]
+            numbers = topology.ports_towards(desired.switch, port.towards)
             towards = [names[number] for number in numbers if number in names]
         if not towards:
-            raise PortUnknown(desired.switch, port.towards)
+            unknown.append(PortUnknown(desired.switch, port.towards))
         found |= dict.fromkeys(towards, port)
-    return found
+    return found, unknown
 
 
 def with_classes_of_both(before: ShapedPort | None, after: ShapedPort) -> ShapedPort:

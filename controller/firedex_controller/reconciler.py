@@ -12,12 +12,23 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
-from firedex.wire import DesiredNetwork, DesiredSwitch, NetworkChange, SwitchChange
+from firedex.wire import (
+    DesiredNetwork,
+    DesiredSwitch,
+    NetworkChange,
+    ShapedPort,
+    SwitchChange,
+)
 from firedex_controller.classification import UNCONFIGURED, classification
 from firedex_controller.difference import Change
 from firedex_controller.discovery import Discovery, Port
-from firedex_controller.errors import ControllerError, SwitchNotConnected, UnknownSwitch
-from firedex_controller.forwarding import LISTENING, flooded_ports, forwarding
+from firedex_controller.errors import (
+    ControllerError,
+    PortUnknown,
+    SwitchNotConnected,
+    UnknownSwitch,
+)
+from firedex_controller.forwarding import LISTENING, flooded_ports, floods_of, forwarding
 from firedex_controller.kept_state import KeptState, read_kept_state, write_kept_state
 from firedex_controller.port_shaping import PortShaping, QueueAgent, ports_of
 from firedex_controller.settings import SwitchSettings
@@ -31,7 +42,7 @@ log = logging.getLogger("firedex.controller")
 
 BEAT_SECONDS = 0.25
 FIRST_SWITCHES_SECONDS = 3.0
-"""At the start, so long the ways are left as they are until all switches are there."""
+"""After the first switch, so long the ways are left as they are until all switches are there."""
 RETRY_SECONDS = 1.0
 PATIENCE_SECONDS = 120.0
 
@@ -51,7 +62,7 @@ class Reconciler:
         self._state = state
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._discovery = Discovery(switches)
-        self._started = monotonic()
+        self._first_joined: float | None = None
         self._floods: dict[str, frozenset[int]] = {}
         self._forwarding: dict[str, SwitchState] = {}
         self._unsettled: dict[str, float] = {}
@@ -67,8 +78,9 @@ class Reconciler:
         if state is not None:
             self._kept = read_kept_state(state)
             self.desired = self._kept.network
-            self._discovery.remember(self._kept.hosts, self._kept.links, self._started)
-            self.topology = self._discovery.topology(self._started)
+            now = monotonic()
+            self._discovery.remember(self._kept.hosts, self._kept.links, self._kept.cut_links, now)
+            self.topology = self._discovery.topology(now)
 
     def run(self) -> None:
         """Do what comes, until the process ends."""
@@ -115,13 +127,19 @@ class Reconciler:
 
     def port_changed(self, switch: str, port: Port) -> None:
         """A port came, went up or went down."""
-        self._tasks.put(lambda: self._discovery.port_changed(switch, port, monotonic()))
+        self._tasks.put(lambda: self._discovery.port_changed(switch, port))
+        self._tasks.put(self._publish_ports)
         self._tasks.put(self._follow_topology)
 
     def port_removed(self, switch: str, number: int) -> None:
         """A port is gone."""
         self._tasks.put(lambda: self._discovery.port_removed(switch, number))
+        self._tasks.put(self._publish_ports)
         self._tasks.put(self._follow_topology)
+
+    def called_neighbour(self, place: PortRef) -> None:
+        """Whoever is behind ``place`` has been called."""
+        self._discovery.called(place, monotonic())
 
     def heard_neighbour(self, near: PortRef, far: PortRef) -> None:
         """A frame of ``far`` has arrived at ``near``."""
@@ -162,8 +180,11 @@ class Reconciler:
         except ControllerError:
             session.datapath.close()  # it comes back, and is asked again
             raise
+        now = monotonic()
+        self._first_joined = self._first_joined or now
         self.sessions[session.name] = session
-        self._discovery.switch_joined(session.name, ports, monotonic())
+        self._floods.setdefault(session.name, floods_of(session.installed))
+        self._discovery.switch_joined(session.name, ports, now)
         self._publish_ports()
         log.info(
             "switch %s connected: %d entries of ours on it, meters %s, bundles %s",
@@ -181,31 +202,55 @@ class Reconciler:
             log.warning("switch %s disconnected; it goes on by its rules", session.name)
 
     def _reconcile(self, session: SwitchSession) -> None:
-        """Bring one switch to what is desired, queues included; trouble is tried again."""
-        self._unsettled[session.name] = monotonic() + RETRY_SECONDS
+        """Bring one switch to what is desired, queues included; trouble is tried again.
+
+        A switch without its queues still forwards and marks: trouble with the one part does not
+        keep back the other.
+        """
+        shaping = self._shaping[session.name]
+        wanted, unknown = self._wanted_ports(session.name, self.desired)
+        troubles: list[ControllerError] = [*unknown]
+        for step in (
+            lambda: shaping.widen(wanted),
+            lambda: session.bring(self._desired_state(session, self.desired)),
+        ):
+            try:
+                step()
+            except ControllerError as error:
+                troubles.append(error)
         try:
-            self._bring(session, self.desired)
+            if not troubles:
+                shaping.settle(wanted)
         except ControllerError as error:
-            self._note_trouble(session.name, error)
+            troubles.append(error)
+        if troubles:
+            self._note_trouble(session.name, "; ".join(map(str, troubles)))
         else:
             self.trouble.pop(session.name, None)
-            del self._unsettled[session.name]
+            self._unsettled.pop(session.name, None)
 
-    def _note_trouble(self, switch: str, error: ControllerError) -> None:
+    def _note_trouble(self, switch: str, trouble: str) -> None:
         self._unsettled[switch] = monotonic() + RETRY_SECONDS
-        if self.trouble.get(switch) != str(error):
-            log.warning("switch %s: %s", switch, error)
-        self.trouble[switch] = str(error)
+        if self.trouble.get(switch) != trouble:
+            log.warning("switch %s: %s", switch, trouble)
+        self.trouble[switch] = trouble
 
-    def _bring(self, session: SwitchSession, network: DesiredNetwork | None) -> tuple[Change, int]:
-        part = _part_of(network, session.name)
+    def _bring(self, session: SwitchSession, network: DesiredNetwork) -> tuple[Change, int]:
         shaping = self._shaping[session.name]
-        names = {port.number: port.name for port in self.ports.get(session.name, {}).values()}
-        wanted = ports_of(part, self._settings[session.name], self.topology, names) if part else {}
+        wanted, _ = self._wanted_ports(session.name, network)
         shaped = shaping.widen(wanted)
         change = session.bring(self._desired_state(session, network))
         shaping.settle(wanted)
         return change, shaped
+
+    def _wanted_ports(
+        self, switch: str, network: DesiredNetwork | None
+    ) -> tuple[dict[str, ShapedPort], list[PortUnknown]]:
+        part = _part_of(network, switch)
+        if part is None:
+            return {}, []
+        names = {port.number: port.name for port in self.ports.get(switch, {}).values()}
+        return ports_of(part, self._settings[switch], self.topology, names)
 
     def _desired_state(self, session: SwitchSession, network: DesiredNetwork | None) -> SwitchState:
         return self._classes(session, network).with_state(self._ways(session))
@@ -233,6 +278,8 @@ class Reconciler:
                 raise UnknownSwitch(part.switch, self._settings)
             if part.switch not in self.sessions:
                 raise SwitchNotConnected(part.switch)
+            for trouble in self._wanted_ports(part.switch, network)[1]:
+                raise trouble
         changes: list[SwitchChange] = []
         tried: list[SwitchSession] = []
         for session in list(self.sessions.values()):
@@ -272,10 +319,10 @@ class Reconciler:
         """Bring the ways up to date, if the topology has changed."""
         now = monotonic()
         topology = self._discovery.topology(now)
-        settled = self._discovery.settled(now)
-        starting = now - self._started < FIRST_SWITCHES_SECONDS
-        if not self._forwarding and (not self.sessions or (starting and not settled)):
-            return
+        if not self._forwarding:
+            starting = now - (self._first_joined or now) < FIRST_SWITCHES_SECONDS
+            if starting and not self._discovery.settled(now):
+                return
         if topology == self.topology and self._forwarding:
             return
         self.topology = topology
@@ -303,7 +350,7 @@ class Reconciler:
             try:
                 session.bring(classes.with_state(self._ways(session)))
             except ControllerError as error:
-                self._note_trouble(session.name, error)
+                self._note_trouble(session.name, str(error))
 
     def _publish_ports(self) -> None:
         self.ports = {switch: dict(ports) for switch, ports in self._discovery.ports().items()}
@@ -313,6 +360,7 @@ class Reconciler:
             network=self.desired,
             hosts=tuple(self.topology.hosts.values()),
             links=frozenset(frozenset(pair) for pair in self.topology.links.items()),
+            cut_links=self.topology.cut_links,
         )
         if self._state is not None and state != self._kept:
             write_kept_state(self._state, state)

@@ -31,10 +31,14 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """A network at one moment. ``links`` leads from each end to the other."""
+    """A network at one moment. ``links`` leads from each end to the other.
+
+    ``cut_links`` were there, and may come back; nothing else has been heard at their ends since.
+    """
 
     switches: frozenset[str] = frozenset()
     links: Mapping[PortRef, PortRef] = field(default_factory=dict)
+    cut_links: frozenset[frozenset[PortRef]] = frozenset()
     edge_ports: frozenset[PortRef] = frozenset()
     hosts: Mapping[str, Host] = field(default_factory=dict)
 
@@ -43,6 +47,18 @@ class Topology:
         found = [(there.switch, here.number) for here, there in self.links.items()]
         ports = [here.switch == switch for here in self.links]
         return sorted(pair for pair, own in zip(found, ports, strict=True) if own)
+
+    def ports_towards(self, switch: str, neighbour: str) -> list[int]:
+        """The ports of a switch that lead to a neighbour, or did until the link was cut."""
+        ends = [(here, there) for here, there in self.links.items()]
+        for link in self.cut_links:
+            one, other = link
+            ends += [(one, other), (other, one)]
+        return sorted(
+            here.number
+            for here, there in ends
+            if here.switch == switch and there.switch == neighbour
+        )
 
     def first_hops(self, target: str) -> dict[str, int]:
         """For every switch that can reach ``target``: the port towards it."""

@@ -31,8 +31,11 @@ class _UserspaceSwitch(OVSSwitch):  # type: ignore[misc]  # Mininet ships no typ
     """Open vSwitch's userspace datapath. Ports with a bandwidth are shaped when it starts."""
 
     def start(self, controllers: list[Any]) -> None:
-        """Start, and shape what nobody else will."""
+        """Start, keep the machine itself out of it, and shape what nobody else will."""
         super().start(controllers)
+        for name in (self.name, *(port.name for port in self.intfList() if port.name != "lo")):
+            # Else this machine speaks IPv6 on the switch's ports, like a host that is not there.
+            self.cmd(f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
         if self._shapes_its_ports(controllers):
             for interface in self.intfList():
                 rate = interface.params.get("bandwidth_bits_per_second")

@@ -27,7 +27,13 @@ def two_switches(now: float = 0.0) -> Discovery:
     discovery = Discovery(["a", "b"])
     for switch in ("a", "b"):
         discovery.switch_joined(switch, [port(number) for number in (1, 2, 3)], now)
+        call(discovery, switch, now)
     return discovery
+
+
+def call(discovery: Discovery, switch: str, now: float) -> None:
+    for number in (1, 2, 3):
+        discovery.called(PortRef(switch, number), now)
 
 
 def test_a_link_counts_both_ways_as_soon_as_one_is_heard() -> None:
@@ -45,6 +51,33 @@ def test_a_port_carries_floods_only_after_it_had_time_to_turn_out_a_link() -> No
     assert discovery.settled(SETTLE_SECONDS)
 
 
+def test_a_port_that_nobody_was_called_on_carries_no_floods() -> None:
+    discovery = Discovery(["a"])
+    discovery.switch_joined("a", [port(1), port(2)], 0.0)
+    discovery.called(A2, 5.0)
+    assert discovery.topology(5.0 + SETTLE_SECONDS).edge_ports == {A2}
+    assert not discovery.settled(5.0 + SETTLE_SECONDS)
+
+
+def test_a_port_that_comes_back_waits_again() -> None:
+    discovery = two_switches()
+    discovery.port_changed("a", port(2, up=False))
+    discovery.called(A2, 8.0)  # on its way before the port went down
+    discovery.port_changed("a", port(2))
+    assert A2 not in discovery.topology(10.0).edge_ports
+    discovery.called(A2, 10.0)
+    assert A2 not in discovery.topology(10.0).edge_ports
+    assert A2 in discovery.topology(10.0 + SETTLE_SECONDS).edge_ports
+
+
+def test_who_was_heard_is_no_edge_even_before_that_is_worked_out() -> None:
+    discovery = two_switches()
+    assert not discovery.still_heard(A1, B1, 0.9)
+    edges = discovery.topology(SETTLE_SECONDS).edge_ports
+    assert A2 in edges
+    assert not edges & {A1, B1}
+
+
 def test_a_link_that_falls_silent_is_gone() -> None:
     discovery = two_switches()
     discovery.heard_neighbour(A1, B1, 0.0)
@@ -52,10 +85,43 @@ def test_a_link_that_falls_silent_is_gone() -> None:
     assert not discovery.topology(SILENCE_SECONDS + 0.1).links
 
 
+def test_it_may_come_back_any_time_so_its_ports_carry_no_floods() -> None:
+    discovery = two_switches()
+    discovery.heard_neighbour(A1, B1, 0.0)
+    assert not discovery.topology(1000.0).edge_ports & {A1, B1}
+    discovery.port_changed("a", port(1, up=False))
+    discovery.port_changed("a", port(1))
+    discovery.called(A1, 1000.0)
+    assert A1 in discovery.topology(1000.0 + SETTLE_SECONDS).edge_ports, "plugged in anew"
+
+
+def test_a_link_that_was_cut_is_remembered_until_something_else_is_there() -> None:
+    discovery = two_switches()
+    discovery.heard_neighbour(A1, B1, 0.0)
+    assert discovery.topology(0.0).ports_towards("a", "b") == [1]
+    discovery.port_changed("b", port(1, up=False))
+    assert not discovery.topology(0.0).links
+    assert discovery.topology(0.0).ports_towards("a", "b") == [1]
+    discovery.heard_neighbour(A1, B2, 1.0)
+    assert discovery.topology(1.0).ports_towards("b", "a") == [2]
+
+
+def test_a_cut_link_is_forgotten_with_its_port_or_when_a_host_is_there() -> None:
+    for forget in (
+        lambda discovery: discovery.port_removed("b", 1),
+        lambda discovery: discovery.heard_host(A1, MAC, ADDRESS),
+    ):
+        discovery = two_switches()
+        discovery.heard_neighbour(A1, B1, 0.0)
+        discovery.port_changed("b", port(1, up=False))
+        forget(discovery)
+        assert discovery.topology(0.0).ports_towards("a", "b") == []
+
+
 def test_a_link_is_gone_at_once_with_its_port() -> None:
     discovery = two_switches()
     discovery.heard_neighbour(A1, B1, 0.0)
-    discovery.port_changed("b", port(1, up=False), 0.1)
+    discovery.port_changed("b", port(1, up=False))
     assert not discovery.topology(0.1).links
     discovery.heard_neighbour(A1, B1, 0.2)
     assert not discovery.topology(0.2).links, "what was still on its way brings nothing back"
@@ -116,7 +182,7 @@ def test_somebody_who_makes_up_addresses_fills_only_his_own_port() -> None:
 def test_what_was_remembered_holds_until_its_switches_say_otherwise() -> None:
     discovery = Discovery(["a", "b"])
     host = Host(hardware_address=MAC, address=ADDRESS, place=A2)
-    discovery.remember([host], [frozenset({A1, B1})], 0.0)
+    discovery.remember([host], [frozenset({A1, B1})], [], 0.0)
     before = discovery.topology(60.0)
     assert before.links == {A1: B1, B1: A1}
     assert before.hosts == {MAC: host}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from controller_process import FRAMEWORKS, ControllerProcess, wait_until
-from desired_examples import flow_rule, network
+from desired_examples import flow_rule, network, shaped_port
 
 from firedex.wire import DesiredNetwork, DesiredSwitch, to_json
 from firedex_controller.fake_switch import FakeNetwork, FakeSwitch
@@ -46,10 +46,19 @@ class Ring:
         wait_until(lambda: len(self.observed_links()) == 4, "all links are found")
         wait_until(self.floods_everywhere, "broadcasts reach everybody")
         wait_until(self.knows_all, "all hosts are known everywhere")
+        wait_until(self.knows_addresses, "their addresses too")
 
     def observed_links(self) -> set[frozenset[str]]:
         return {
             frozenset((link["from"], link["to"])) for link in self.controller.topology()["links"]
+        }
+
+    def ports_down(self) -> set[tuple[str, int]]:
+        return {
+            (switch["switch"], port["number"])
+            for switch in self.controller.topology()["switches"]
+            for port in switch["ports"]
+            if not port["up"]
         }
 
     def hosts(self) -> dict[str, tuple[str, str | None]]:
@@ -58,6 +67,10 @@ class Ring:
 
     def knows_all(self) -> bool:
         return all(self.way(one, other) for one in NAMES for other in NAMES if one != other)
+
+    def knows_addresses(self) -> bool:
+        known = {address for _, address in self.hosts().values()}
+        return self.floods_everywhere() and None not in known and len(known) == len(NAMES)
 
     def broadcast(self, host: str) -> Any:
         sender = self.fakes.hosts[host]
@@ -117,6 +130,45 @@ def test_links_hosts_and_shortest_ways_are_found_and_followed(ring: Ring) -> Non
     ring.broadcast("east")
     wait_until(lambda: ring.way("north", "east") == ["north", "west"], "the host that moved")
     assert ring.hosts()["00:00:00:00:00:02"] == ("west", "10.0.0.2")
+
+
+def test_a_link_that_comes_up_is_found_before_anything_circles(ring: Ring) -> None:
+    """Both of its ports were down when the controller met them."""
+    ring.fakes.cut(ring.links["north", "east"])
+    wait_until(lambda: len(ring.observed_links()) == 3, "the link is gone")
+    ring.controller.kill()
+    ring.controller.start()
+    ring.controller.wait_until_settled()
+    down = {("north", 1), ("east", 2)}
+    wait_until(lambda: ring.ports_down() >= down, "its ports are down")
+    ring.fakes.restore(ring.links["north", "east"])
+    deadline = time.monotonic() + 2.5
+    while time.monotonic() < deadline:
+        assert sorted(ring.broadcast("west").hosts) == ["east", "north", "south"]
+        time.sleep(0.02)
+    assert len(ring.observed_links()) == 4
+    assert not ring.ports_down() & down
+
+
+def test_a_configuration_may_speak_of_a_link_that_is_down_but_not_of_one_that_never_was(
+    ring: Ring,
+) -> None:
+    def put(version: int, towards: str) -> tuple[int, str]:
+        port = shaped_port(2, towards=towards)
+        asked = network(flow_rule(), version=version, switch="north", ports=(port,))
+        status, answer = ring.controller.ask("PUT", "/v1/network", to_json(asked))
+        return status, answer["error"]
+
+    # There is no agent here: whoever gets as far as to it is told so.
+    assert put(1, "south") == (409, "no link from 'north' to 'south' is known")
+    assert "agent" in put(1, "east")[1]
+    ring.fakes.cut(ring.links["north", "east"])
+    wait_until(lambda: len(ring.observed_links()) == 3, "the link is gone")
+    assert "agent" in put(1, "east")[1]
+    ring.controller.kill()
+    ring.controller.start()
+    ring.controller.wait_until_settled()
+    assert "agent" in put(1, "east")[1]
 
 
 def test_ways_stand_while_the_controller_is_away_and_when_it_is_back(ring: Ring) -> None:

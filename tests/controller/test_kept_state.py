@@ -21,6 +21,7 @@ STATE = KeptState(
         Host(hardware_address="00:00:00:00:00:0b", place=PortRef("b", 1)),
     ),
     links=frozenset({frozenset({PortRef("a", 1), PortRef("b", 2)})}),
+    cut_links=frozenset({frozenset({PortRef("a", 2), PortRef("c", 1)})}),
 )
 
 

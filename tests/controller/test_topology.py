@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firedex_controller.forwarding import flooded_ports, forwarding
+from firedex_controller.forwarding import flooded_ports, floods_of, forwarding
 from firedex_controller.switch_entries import FORWARD, FlowEntry, SwitchState, match_of
 from firedex_controller.topology import Host, PortRef, Topology
 
@@ -100,6 +100,13 @@ def test_a_flood_reaches_every_host_once_and_ends(topology: Topology) -> None:
         assert sorted(reached) == sorted(reachable(topology, start) - {start})
 
 
+@given(topologies())
+def test_where_a_switch_floods_is_seen_from_its_entries(topology: Topology) -> None:
+    floods = flooded_ports(topology)
+    for switch, state in forwarding(topology, floods).items():
+        assert floods_of(state) == floods[switch]
+
+
 def output(state: SwitchState, hardware_address: str) -> tuple[int, ...] | None:
     found: FlowEntry | None = next(
         (
@@ -132,6 +139,8 @@ def test_entries_carry_packets_to_their_host(topology: Topology) -> None:
 def test_known_hosts_are_not_shown_to_the_controller_again_but_the_same_elsewhere_is() -> None:
     topology = cabled([("a", "b")], {"a", "b"})
     flows = forwarding(topology, flooded_ports(topology))["a"].flows.values()
+    (asks,) = [f for f in flows if ("eth_type", 0x0806) in f.match]
+    assert asks.to_controller, "until its address is known"
     (known,) = [f for f in flows if f.match == match_of(in_port=HOST_PORT, eth_src=mac("a"))]
     (miss,) = [f for f in flows if f.table == 0 and f.match == ()]
     (link,) = [f for f in flows if f.match == match_of(in_port=1)]

@@ -77,15 +77,120 @@ def until(true: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS
     raise RuntimeError(f"not within {seconds:g} s: {what}\n{logs}")
 
 
-class Lab:
-    """The running experiment. Everything in it ends with the sandbox."""
+class Parts:
+    """Agent and controller as processes, and traffic between hosts. It all ends with the sandbox.
+
+    ``switches`` is what the controller is told of them.
+    """
+
+    def __init__(self, framework: str, switches: list[str]) -> None:
+        self.framework, self.switches = framework, switches
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._streams = 0
+
+    def address(self, host: str) -> str:
+        raise NotImplementedError
+
+    def on(self, host: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start the program of streams on a host."""
+        raise NotImplementedError
+
+    def start(self, name: str, command: list[str]) -> None:
+        with (RUN / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def kill(self, name: str) -> None:
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def start_agent(self) -> None:
+        self.start("agent", [*FIREDEX, "switch-agent", "--listen", f"127.0.0.1:{AGENT_PORT}"])
+
+    def start_controller(self) -> None:
+        command = [*FIREDEX, "controller", *self.switches]
+        command += ["--listen", f"127.0.0.1:{CONTROLLER_PORT}", "--api", f"127.0.0.1:{API_PORT}"]
+        command += ["--state", str(RUN / "controller.json"), "--framework", self.framework]
+        self.start("controller", command)
+        until(lambda: self.ask("GET", "/v1/health")[0] == 200, "the controller answers")
+
+    def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", API_PORT, timeout=60)
+        try:
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def put(self, network: DesiredNetwork) -> Any:
+        status, answer = self.ask("PUT", "/v1/network", to_json(network))
+        if status != http.client.OK:
+            raise RuntimeError(f"{status}: {answer}")
+        return answer
+
+    def settled(self) -> bool:
+        """Whether all switches are connected and have what is desired."""
+        switches = self.ask("GET", "/v1/topology")[1]["switches"]
+        return all(switch["connected"] and switch["settled"] for switch in switches)
+
+    # -- traffic -------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def traffic(
+        self,
+        seconds: npt.NDArray[np.float64],
+        stream: npt.NDArray[np.int64],
+        size: npt.NDArray[np.int64],
+        port: npt.NDArray[np.int64],
+        *,
+        source: str = "source",
+        target: str = "target",
+    ) -> Iterator[Callable[[], Seen]]:
+        """Send by the timetable while the block runs; call what it gives to wait and see."""
+        self._streams += 1
+        name = f"streams-{self._streams}"
+        order = np.argsort(seconds, kind="stable")
+        table = np.empty(
+            len(seconds),
+            dtype=[("seconds", "f8"), ("stream", "i8"), ("bytes", "i8"), ("port", "i8")],
+        )
+        for column, values in zip(
+            table.dtype.names or (), (seconds, stream, size, port), strict=True
+        ):
+            table[column] = values[order]
+        timetable, stop = RUN / f"{name}.npy", RUN / f"{name}.stop"
+        sent, seen = RUN / f"{name}.sent.npy", RUN / f"{name}.seen.npy"
+        np.save(timetable, table)
+        ports = [str(int(port.min())), str(int(port.max()))]
+        listening = self.on(target, "receive", self.address(target), *ports, str(stop), str(seen))
+        until(lambda: Path(f"{seen}.ready").exists(), "the receiver is there")
+        ends = f"{self.address(source)}:{SOURCE_PORT}", self.address(target)
+        sending = self.on(source, "send", str(timetable), *ends, str(sent))
+
+        def look() -> Seen:
+            sending.wait(float(table["seconds"].max()) + PATIENCE_SECONDS)
+            time.sleep(1.0)  # what is still queued
+            stop.touch()
+            listening.wait(PATIENCE_SECONDS)
+            rows = np.load(seen)
+            return Seen(np.load(sent), rows[:, 0], rows[:, 1], rows[:, 2] / 1e9, rows[:, 3] / 1e9)
+
+        try:
+            yield look
+        finally:
+            stop.touch()
+            sending.kill()
+            sending.wait()
+            listening.wait(PATIENCE_SECONDS)
+
+
+class Lab(Parts):
+    """One controlled switch, and the parts."""
 
     def __init__(self, framework: str = "os-ken") -> None:
         settle_in()
         start_open_vswitch()
-        self.framework = framework
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._streams = 0
+        super().__init__(framework, ["--switch", f"core=0000000000000001:{TRUNK}"])
         run("ovs-vsctl", "--", "add-br", "core", "--", "set", "bridge", "core",
             "datapath_type=netdev", "protocols=OpenFlow13", "fail_mode=secure",
             "other-config:datapath-id=0000000000000001")  # fmt: skip
@@ -108,32 +213,12 @@ class Lab:
         run("ip", "-n", name, "link", "set", "eth0", "addrgenmode", "none", "up")
         run("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off")
 
-    # -- parts ---------------------------------------------------------------------------------
-
-    def start(self, name: str, command: list[str]) -> None:
-        with (RUN / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def kill(self, name: str) -> None:
-        self.processes[name].kill()
-        self.processes[name].wait()
-
     def start_parts(self) -> None:
         self.start_agent()
         self.start_controller()
         self.connect()
         until(self.settled, "the switch is settled")
         until(self.hosts_meet, "the hosts see each other")
-
-    def start_agent(self) -> None:
-        self.start("agent", [*FIREDEX, "switch-agent", "--listen", f"127.0.0.1:{AGENT_PORT}"])
-
-    def start_controller(self) -> None:
-        command = [*FIREDEX, "controller", "--switch", f"core=0000000000000001:{TRUNK}"]
-        command += ["--listen", f"127.0.0.1:{CONTROLLER_PORT}", "--api", f"127.0.0.1:{API_PORT}"]
-        command += ["--state", str(RUN / "controller.json"), "--framework", self.framework]
-        self.start("controller", command)
-        until(lambda: self.ask("GET", "/v1/health")[0] == 200, "the controller answers")
 
     def connect(self) -> None:
         run("ovs-vsctl", "set-controller", "core", f"tcp:127.0.0.1:{CONTROLLER_PORT}", "--",
@@ -156,25 +241,6 @@ class Lab:
             "--pidfile=/run/openvswitch/ovs-vswitchd.pid",
             "--log-file=/run/openvswitch/ovs-vswitchd.log")  # fmt: skip
 
-    def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", API_PORT, timeout=60)
-        try:
-            connection.request(method, path, body)
-            response = connection.getresponse()
-            return response.status, json.loads(response.read())
-        finally:
-            connection.close()
-
-    def put(self, network: DesiredNetwork) -> Any:
-        status, answer = self.ask("PUT", "/v1/network", to_json(network))
-        if status != http.client.OK:
-            raise RuntimeError(f"{status}: {answer}")
-        return answer
-
-    def settled(self) -> bool:
-        (switch,) = self.ask("GET", "/v1/topology")[1]["switches"]
-        return bool(switch["connected"] and switch["settled"])
-
     def hosts_meet(self) -> bool:
         """Whether the source has found the target's hardware address, which takes both ways."""
         say = f"import socket; socket.socket(2, 2).sendto(b'?', ('{TARGET}', 9))"
@@ -195,55 +261,10 @@ class Lab:
         shown = run("ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", "core")
         return sorted(line.strip() for line in shown.splitlines() if "cookie=0xf17e" in line)
 
-    # -- traffic -------------------------------------------------------------------------------
+    def address(self, host: str) -> str:
+        return {"source": SOURCE, "target": TARGET}[host]
 
-    @contextlib.contextmanager
-    def traffic(
-        self,
-        seconds: npt.NDArray[np.float64],
-        stream: npt.NDArray[np.int64],
-        size: npt.NDArray[np.int64],
-        port: npt.NDArray[np.int64],
-    ) -> Iterator[Callable[[], Seen]]:
-        """Send by the timetable while the block runs; call what it gives to wait and see."""
-        self._streams += 1
-        name = f"streams-{self._streams}"
-        order = np.argsort(seconds, kind="stable")
-        table = np.empty(
-            len(seconds),
-            dtype=[("seconds", "f8"), ("stream", "i8"), ("bytes", "i8"), ("port", "i8")],
-        )
-        for column, values in zip(
-            table.dtype.names or (), (seconds, stream, size, port), strict=True
-        ):
-            table[column] = values[order]
-        timetable, stop = RUN / f"{name}.npy", RUN / f"{name}.stop"
-        sent, seen = RUN / f"{name}.sent.npy", RUN / f"{name}.seen.npy"
-        np.save(timetable, table)
-        ports = [str(int(port.min())), str(int(port.max()))]
-        listening = self._on("target", "receive", TARGET, *ports, str(stop), str(seen))
-        until(lambda: Path(f"{seen}.ready").exists(), "the receiver is there")
-        sending = self._on(
-            "source", "send", str(timetable), f"{SOURCE}:{SOURCE_PORT}", TARGET, str(sent)
-        )
-
-        def look() -> Seen:
-            sending.wait(float(table["seconds"].max()) + PATIENCE_SECONDS)
-            time.sleep(1.0)  # what is still queued
-            stop.touch()
-            listening.wait(PATIENCE_SECONDS)
-            rows = np.load(seen)
-            return Seen(np.load(sent), rows[:, 0], rows[:, 1], rows[:, 2] / 1e9, rows[:, 3] / 1e9)
-
-        try:
-            yield look
-        finally:
-            stop.touch()
-            sending.kill()
-            sending.wait()
-            listening.wait(PATIENCE_SECONDS)
-
-    def _on(self, host: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def on(self, host: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["ip", "netns", "exec", host, *PROGRAM, *arguments]
         with (RUN / f"{host}.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log)
