@@ -117,11 +117,11 @@ def test_links_hosts_and_shortest_ways_are_found_and_followed(ring: Ring) -> Non
     ring.fakes.cut(ring.links["north", "east"])
     around = ["north", "west", "south", "east"]
     wait_until(lambda: ring.way("north", "east") == around, "the other way around", seconds=5)
-    assert ring.floods_everywhere()
+    wait_until(ring.floods_everywhere, "broadcasts reach everybody again", seconds=1)
 
     ring.fakes.restore(ring.links["north", "east"])
     wait_until(lambda: ring.way("north", "east") == ["north", "east"], "the short way again")
-    assert ring.floods_everywhere()
+    wait_until(ring.floods_everywhere, "broadcasts reach everybody again", seconds=1)
 
     ring.fakes.cut(ring.links["north", "east"], silently=True)
     wait_until(lambda: ring.way("north", "east") == around, "a link that fell silent", seconds=15)
@@ -144,9 +144,11 @@ def test_a_link_that_comes_up_is_found_before_anything_circles(ring: Ring) -> No
     ring.fakes.restore(ring.links["north", "east"])
     deadline = time.monotonic() + 2.5
     while time.monotonic() < deadline:
-        assert sorted(ring.broadcast("west").hosts) == ["east", "north", "south"]
+        reached = ring.broadcast("west").hosts
+        assert len(reached) == len(set(reached)), "twice to the same host"
         time.sleep(0.02)
     assert len(ring.observed_links()) == 4
+    assert ring.floods_everywhere()
     assert not ring.ports_down() & down
 
 
