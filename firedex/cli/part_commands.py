@@ -17,6 +17,7 @@ EXTRAS = {
     "emulate": "emulation",
     "gateway": "service",
     "serve": "service",
+    "switch-agent": "controller",
 }
 
 

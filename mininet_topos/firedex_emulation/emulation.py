@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from firedex.scenario_file import read_scenario
@@ -10,7 +9,6 @@ from firedex_emulation.emulated_network import plan_network
 from firedex_emulation.measurement import WayMeasurement
 from firedex_emulation.run_journal import RunJournal
 from firedex_emulation.sandbox import check_requirements, run_in_sandbox
-from firedex_emulation.send_buffers import raise_send_buffers
 
 __all__ = ["emulate_ways"]
 
@@ -39,7 +37,6 @@ def emulate_ways(
     folder = str(out.resolve()) if out else ""
     measured = []
     with RunJournal(tell) as journal:
-        trouble = raise_send_buffers(journal)
         for way in ways:
             report(
                 f"{way}: {seconds:g} s of traffic on Open vSwitch ({plan.topology}), "
@@ -52,7 +49,5 @@ def emulate_ways(
                 timeout_seconds=seconds + SET_UP_SECONDS,
                 started=journal.note_process,
             )
-            found = WayMeasurement.from_plain(json.loads(printed))
-            notes = (*found.notes, *((trouble,) if trouble else ()))
-            measured.append(replace(found, notes=notes))
+            measured.append(WayMeasurement.from_plain(json.loads(printed)))
     return measured

@@ -70,12 +70,14 @@ def main(
     for name in network.publishers:
         processes.wait_for_file(name, "calibrated")
     time.sleep(SETTLE_SECONDS)
+    notes = processes.switch_notes()
     (RUN / "go").touch()
     sent = []
     with StallMeter() as stalls:
         for name in network.publishers:
             done = processes.wait_for_file(name, "sent.json", seconds=float(seconds) + 30)
             sent += json.loads(done.read_text())
+    notes += processes.switch_notes()
     time.sleep(GRACE_SECONDS)
     (RUN / "stop").touch()
     for name in network.subscribers:
@@ -83,7 +85,11 @@ def main(
     configuration = from_json(Configuration, processes.configuration())
     events = [(topic, published_at) for _, topic, published_at in sent]
     measured = measure_way(scenario, way, configuration, events, records)
-    measured = replace(measured, stalled_seconds=stalls.stalled_seconds)
+    measured = replace(
+        measured,
+        stalled_seconds=stalls.stalled_seconds,
+        notes=tuple(dict.fromkeys((*measured.notes, *notes))),
+    )
     print(json.dumps(measured.as_plain()), flush=True)
 
 

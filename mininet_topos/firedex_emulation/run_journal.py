@@ -1,13 +1,12 @@
 """What a run has made outside its sandbox, written down before it is made.
 
 Hardly anything is: the sandbox takes its network, processes and files with it. What is left are the
-sandbox's first processes, settings of the whole machine that were changed for a while, and folders.
-Each run has one small file; it goes when the run has undone everything. A file whose run is dead
-says exactly what is to be undone, by the next run or by ``firedex emulate --clean``: nothing is
-looked for by name, and a live run is never touched.
+sandbox's first processes, and folders. Each run has one small file; it goes when the run has undone
+everything. A file whose run is dead says exactly what is to be undone, by the next run or by
+``firedex emulate --clean``: nothing is looked for by name, and a live run is never touched.
 
-Files are in ``/var/lib/firedex/emulations`` (``FIREDEX_STATE_FOLDER`` for another): machine-wide,
-because the settings are. The folder itself is the lock.
+Files are in ``/var/lib/firedex/emulations`` (``FIREDEX_STATE_FOLDER`` for another), for the whole
+machine. The folder itself is the lock.
 """
 
 import fcntl
@@ -26,26 +25,11 @@ from typing import Any
 
 from firedex_emulation.process_identity import ProcessIdentity, boot_id
 
-__all__ = ["ChangedSetting", "JournalEntry", "RunJournal", "clean_up", "state_folder"]
+__all__ = ["JournalEntry", "RunJournal", "clean_up", "state_folder"]
 
 DEFAULT_FOLDER = "/var/lib/firedex/emulations"
-SETTINGS = Path("/proc/sys")
 KILL_PATIENCE_SECONDS = 5.0
 FOLDER_PREFIX = "firedex-emulation-"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedSetting:
-    """A sysctl of the whole machine: what it was before any run, and what a run made of it."""
-
-    name: str
-    before: str
-    during: str
-
-    @property
-    def path(self) -> Path:
-        """Where the kernel shows it."""
-        return SETTINGS / self.name.replace(".", "/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +40,6 @@ class JournalEntry:
     boot: str
     runner: ProcessIdentity
     processes: tuple[ProcessIdentity, ...] = ()
-    settings: tuple[ChangedSetting, ...] = ()
     folders: tuple[str, ...] = field(default=())
 
     def is_live(self) -> bool:
@@ -71,7 +54,6 @@ class JournalEntry:
             boot=data["boot"],
             runner=ProcessIdentity(**data["runner"]),
             processes=tuple(ProcessIdentity(**each) for each in data["processes"]),
-            settings=tuple(ChangedSetting(**each) for each in data["settings"]),
             folders=tuple(data["folders"]),
         )
 
@@ -104,28 +86,8 @@ class RunJournal:
         trace: TracebackType | None,
     ) -> None:
         with _locked() as folder:
-            for trouble in _undo(self.entry, _others(folder, self.entry)).troubles:
-                self._report(trouble)
+            _undo(self.entry)
             _file(folder, self.entry).unlink(missing_ok=True)
-
-    def change_setting(self, name: str, during: str) -> None:
-        """Set a sysctl for as long as the run lasts; OSError if the kernel does not let us.
-
-        What it was before is what it was before *any* live run changed it.
-        """
-        with _locked() as folder:
-            setting = ChangedSetting(name=name, before="", during=during)
-            before = setting.path.read_text().strip()
-            shared = [s for other in _others(folder, self.entry) for s in other.settings]
-            before = next((s.before for s in shared if s.name == name), before)
-            setting = replace(setting, before=before)
-            former = self.entry
-            self._write(folder, replace(former, settings=(*former.settings, setting)))
-            try:
-                setting.path.write_text(during)
-            except OSError:
-                self._write(folder, former)
-                raise
 
     def note_process(self, pid: int) -> None:
         """A process that must not outlive the run."""
@@ -159,12 +121,6 @@ def clean_up() -> list[str]:
         return _clean_up_locked(folder)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Undone:
-    done: tuple[str, ...]
-    troubles: tuple[str, ...]
-
-
 def _clean_up_locked(folder: Path) -> list[str]:
     said = []
     for path in sorted(folder.glob("*.unfinished")):
@@ -177,40 +133,22 @@ def _clean_up_locked(folder: Path) -> list[str]:
             continue
         if entry.is_live():
             continue
-        undone = _undo(entry, _others(folder, entry))
+        done = _undo(entry) or ["had left nothing but its journal"]
         path.unlink()
-        said += [f"run {entry.run}: {what}" for what in (*undone.done, *undone.troubles)]
-        if not undone.done and not undone.troubles:
-            said.append(f"run {entry.run}: had left nothing but its journal")
+        said += [f"run {entry.run}: {what}" for what in done]
     return said
 
 
-def _undo(entry: JournalEntry, others: list[JournalEntry]) -> _Undone:
-    """Undo what ``entry`` lists, but for settings that live runs still rely on."""
+def _undo(entry: JournalEntry) -> list[str]:
+    """Undo what ``entry`` lists, and say what there was."""
     done: list[str] = []
-    troubles: list[str] = []
-    if entry.boot == boot_id():  # processes and settings of a former boot are gone by themselves
+    if entry.boot == boot_id():  # processes of a former boot are gone by themselves
         done += [f"ended process {found.pid}" for found in entry.processes if _end(found)]
-        needed = {setting.name for other in others for setting in other.settings}
-        for setting in entry.settings:
-            if setting.name in needed:
-                continue
-            try:
-                found = setting.path.read_text().strip()
-                if found == setting.before:
-                    continue
-                if found != setting.during:
-                    troubles.append(f"{setting.name} is {found}, not ours any more: left alone")
-                    continue
-                setting.path.write_text(setting.before)
-                done.append(f"set {setting.name} back to {setting.before}")
-            except OSError as error:
-                troubles.append(f"{setting.name} could not be set back: {error}")
     for name in entry.folders:
         if Path(name).name.startswith(FOLDER_PREFIX) and Path(name).is_dir():
             shutil.rmtree(name, ignore_errors=True)
             done.append(f"removed {name}")
-    return _Undone(done=tuple(done), troubles=tuple(troubles))
+    return done
 
 
 def _end(process: ProcessIdentity) -> bool:
@@ -232,19 +170,6 @@ def _end(process: ProcessIdentity) -> bool:
     while process.is_alive() and time.monotonic() < until:
         time.sleep(0.01)
     return True
-
-
-def _others(folder: Path, entry: JournalEntry) -> list[JournalEntry]:
-    """The live runs besides this one."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            other = JournalEntry.from_plain(json.loads(path.read_text()))
-        except (ValueError, LookupError, TypeError):
-            continue
-        if other.run != entry.run and other.is_live():
-            found.append(other)
-    return found
 
 
 def _file(folder: Path, entry: JournalEntry) -> Path:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from firedex_controller.agent import AgentClient, AgentError
+from firedex_controller.agent.messages import AgentHealth
 from firedex_emulation.emulated_network import (
     EDGE_MANAGEMENT,
     HOST_MANAGEMENT,
@@ -20,7 +22,7 @@ from firedex_emulation.errors import PartFailed
 from firedex_emulation.network_plan import EDGE_ADDRESS
 from firedex_emulation.sandbox import RUN
 
-__all__ = ["CONTROLLER_PORT", "SERVICE_URL", "SiteProcesses"]
+__all__ = ["CONTROLLER_PORT", "SERVICE_URL", "SiteProcesses", "health_notes"]
 
 CONTROLLER_PORT = 6653
 CONTROLLER_API_PORT = 8080
@@ -106,6 +108,13 @@ class SiteProcesses:
         )
         self.wait_for("gateway", lambda: _answers(EDGE_MANAGEMENT, GATEWAY_PORT))
 
+    def switch_notes(self) -> tuple[str, ...]:
+        """What is wrong with the switches' queues, by their agent."""
+        try:
+            return health_notes(AgentClient(f"http://127.0.0.1:{AGENT_PORT}").health())
+        except AgentError as error:
+            return (str(error),)
+
     def configuration(self) -> bytes:
         """The configuration in force, as the service says it."""
         url = f"http://{EDGE_MANAGEMENT}:{SERVICE_PORT}/v1/configuration"
@@ -145,6 +154,18 @@ class SiteProcesses:
     def _last_words(self, name: str) -> str:
         log = RUN / f"{name}.log"
         return log.read_text(errors="replace")[-2000:] if log.exists() else ""
+
+
+def health_notes(health: AgentHealth) -> tuple[str, ...]:
+    """What a switch agent finds wrong, in words; nothing while all is well."""
+    notes = [f"switch agent: {problem}" for problem in health.problems]
+    notes += [f"queues of {each.port}: {each.detail}" for each in health.troubled_ports]
+    if health.shaped_ports and health.send_buffer_bytes is None:
+        notes.append(
+            "switch agent: the socket that Open vSwitch sends by was not found; with long queues "
+            "packets of every class may be lost in it"
+        )
+    return tuple(notes)
 
 
 def _firedex(command: str) -> list[str]:

@@ -11,6 +11,7 @@ from desired_examples import flow_rule, network, shaped_port
 
 from firedex.wire import DesiredNetwork, DesiredSwitch, to_json
 from firedex_controller.fake_switch import FakeNetwork, FakeSwitch
+from firedex_controller.forwarding import ASKING_PRIORITY
 
 NAMES = ("north", "east", "south", "west")
 HOST_PORT = 3
@@ -69,8 +70,10 @@ class Ring:
         return all(self.way(one, other) for one in NAMES for other in NAMES if one != other)
 
     def knows_addresses(self) -> bool:
-        known = {address for _, address in self.hosts().values()}
-        return self.floods_everywhere() and None not in known and len(known) == len(NAMES)
+        """Whether nobody's ARP is shown to the controller any more."""
+        switches = self.fakes.switches.values()
+        asked = any(flow.priority == ASKING_PRIORITY for s in switches for flow in s.flows())
+        return self.floods_everywhere() and len(self.hosts()) == len(NAMES) and not asked
 
     def broadcast(self, host: str) -> Any:
         sender = self.fakes.hosts[host]

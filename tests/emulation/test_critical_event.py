@@ -33,6 +33,7 @@ def emulated(ways: str, framework: str, out: Path) -> dict[str, dict[str, Any]]:
     command += ["--duration", str(SECONDS), "--out", str(out), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
+    assert [way["notes"] for way in json.loads(done.stdout)] == [[]] * len(ways.split(","))
     return {
         way["way"]: {
             row["filter"]: {**row, "stalled": way["stalled_seconds"]} for row in way["filters"]

@@ -36,7 +36,7 @@ def journals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def before() -> Iterator[Traces]:
-    """What was there at first; at the end the machine's settings are as they were."""
+    """What was there at first. The machine's own settings are not touched."""
     settings = machine_settings()
     yield traces()
     assert machine_settings() == settings
@@ -139,11 +139,13 @@ def test_after_success_in_the_run_after_one_that_was_killed(before: Traces, jour
 
 
 def test_a_live_run_is_not_touched(before: Traces, journals: Path) -> None:
+    settings = machine_settings()
     process = emulate("--duration", "20")
     wait_until(process, lambda: MOMENTS["the switch runs"](journals, before))
     assert clean() == []
     assert process.poll() is None
     assert runs("ovs-vswitchd", before)
+    assert machine_settings() == settings
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 128 + signal.SIGTERM, said

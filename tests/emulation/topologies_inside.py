@@ -1,6 +1,5 @@
 """Inside the sandbox, for ``test_topologies.py``: builds, tries, prints what it found as JSON."""
 
-import ctypes
 import hashlib
 import json
 import os
@@ -12,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from mininet.net import Mininet
@@ -360,24 +358,6 @@ def refused_delays() -> Any:
     refused("too long", lambda: delayed_hosts(60.0))
     refused("negative", lambda: delayed_hosts(-0.1))
     return said
-
-
-def send_buffer() -> Any:
-    """How much room Open vSwitch's send sockets have, once it has sent something."""
-    network = bring_up(BigSwitch(subscribers=1).plan)
-    forward_like_a_bridge(network)
-    who_reaches_the_edge(network)
-    daemon = int(Path("/run/openvswitch/ovs-vswitchd.pid").read_text())
-    handle = os.pidfd_open(daemon)
-    sizes = []
-    for entry in Path(f"/proc/{daemon}/fd").iterdir():
-        if not str(entry.readlink()).startswith("socket:"):
-            continue
-        copy = ctypes.CDLL(None).syscall(438, handle, int(entry.name), 0)  # pidfd_getfd
-        with socket.socket(fileno=copy) as found:
-            if found.family == socket.AF_PACKET:
-                sizes.append(found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
-    return sizes
 
 
 if __name__ == "__main__":

@@ -24,12 +24,14 @@ from firedex.wire import (
     to_plain,
 )
 from firedex_clients.delivery_log import write_records
+from firedex_controller.agent.messages import AgentHealth, PortTrouble
 from firedex_emulation import sandbox
 from firedex_emulation.errors import CannotEmulate
 from firedex_emulation.measurement import WayMeasurement, measure_way
 from firedex_emulation.one_run import WAYS, as_run
 from firedex_emulation.publisher_program import _schedule
 from firedex_emulation.sandbox import check_requirements
+from firedex_emulation.site_processes import health_notes
 
 SCENARIO = read_scenario("builtin:critical-event")
 ALARM, CAMERA = "alarm/floor3", "camera/floor3"
@@ -284,3 +286,28 @@ def test_with_every_tool_it_is_content(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))
     check_requirements()
+
+
+HEALTHY = AgentHealth(
+    healthy=True, shaped_ports=2, send_buffer_bytes=2**25, send_buffer_needed_bytes=2**20
+)
+
+
+def test_what_the_switch_agent_finds_wrong_is_noted_and_nothing_else() -> None:
+    assert health_notes(HEALTHY) == ()
+    troubled = replace(
+        HEALTHY,
+        healthy=False,
+        problems=("it may queue too little",),
+        troubled_ports=(PortTrouble(port="s1-eth1", detail="no such class"),),
+    )
+    assert health_notes(troubled) == (
+        "switch agent: it may queue too little",
+        "queues of s1-eth1: no such class",
+    )
+
+
+def test_a_send_buffer_that_was_not_found_is_noted_once_there_are_queues() -> None:
+    (note,) = health_notes(replace(HEALTHY, send_buffer_bytes=None))
+    assert "was not found" in note
+    assert health_notes(replace(HEALTHY, send_buffer_bytes=None, shaped_ports=0)) == ()

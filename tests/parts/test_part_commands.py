@@ -1,4 +1,4 @@
-"""``firedex serve``, ``gateway``, ``controller``, ``emulate``: help, and mistakes of users."""
+"""``firedex serve``, ``gateway``, ``controller``, …: help, and mistakes of users."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from firedex.cli import part_commands
 from firedex.cli.part_commands import add_part_commands
 from firedex.gateway.relay import Relay
 
-PARTS = ["controller", "emulate", "gateway", "serve"]
+PARTS = ["controller", "emulate", "gateway", "serve", "switch-agent"]
 
 
 @click.group()

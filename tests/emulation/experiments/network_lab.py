@@ -129,7 +129,19 @@ class NetworkLab(Parts):
             try:
                 return until(all_met, "everybody has met", seconds)
             except RuntimeError as error:
-                raise RuntimeError(f"{error}\nnot met: {sorted(missing)}") from error
+                raise RuntimeError(
+                    f"{error}\nnot met: {sorted(missing)}\n{self.state()}"
+                ) from error
+
+    def state(self) -> str:
+        """Everything that could say why somebody does not reach somebody."""
+        shown = [json.dumps(self.topology())]
+        for name, host in self.hosts.items():
+            shown.append(f"{name}: {host.node.cmd('ip -br addr; ip neigh')}")
+        for name, switch in self.network.managed.items():
+            flows = run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch.node.name)
+            shown.append(f"{name}: {flows}")
+        return "\n".join(shown)
 
     @contextlib.contextmanager
     def ears(self) -> Iterator[dict[str, Counter[bytes]]]:
