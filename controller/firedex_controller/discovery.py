@@ -14,7 +14,11 @@ from firedex_controller.topology import Host, PortRef, Topology
 __all__ = ["Discovery", "Port"]
 
 SETTLE_SECONDS = 1.0
-"""As long as this, from its first call, a port carries no floods: it may yet close a loop."""
+CALLS = 3
+"""So long, and for so many calls, a port carries no floods: it may yet turn out to close a loop.
+
+Time alone would not do: to a controller that stands still it passes without anybody being heard.
+"""
 SILENCE_SECONDS = 4.0
 MOST_HOSTS_PER_PORT = 256
 """More addresses behind one port are somebody making them up."""
@@ -36,7 +40,7 @@ class Discovery:
     def __init__(self, expected: Iterable[str] = ()) -> None:
         self._ports: dict[str, dict[int, Port]] = {}
         self._up: set[PortRef] = set()
-        self._called: dict[PortRef, float] = {}
+        self._called: dict[PortRef, tuple[float, int]] = {}
         self._silent: set[PortRef] = set()
         self._away: set[str] = set(expected)
         self._heard: dict[frozenset[PortRef], float] = {}
@@ -83,7 +87,8 @@ class Discovery:
 
         Any thread may say so.
         """
-        self._called.setdefault(place, now)
+        since, calls = self._called.get(place, (now, 0))
+        self._called[place] = since, calls + 1
 
     def still_heard(self, near: PortRef, far: PortRef, now: float) -> bool:
         """Note the time for a link that is known; the ends of another have to wait once more.
@@ -93,7 +98,7 @@ class Discovery:
         link = frozenset({near, far})
         if link not in self._heard:
             for end in link & set(self._called):
-                self._called[end] = now
+                self._called[end] = now, 0
             return False
         self._heard[link] = now
         return True
@@ -170,8 +175,8 @@ class Discovery:
         return not self._away and all(self._had_its_time(place, now) for place in self._up)
 
     def _had_its_time(self, place: PortRef, now: float) -> bool:
-        called = self._called.get(place)
-        return called is not None and now - called >= SETTLE_SECONDS
+        since, calls = self._called.get(place, (now, 0))
+        return calls >= CALLS and now - since >= SETTLE_SECONDS
 
     def _is_up(self, place: PortRef) -> bool:
         port = self._ports.get(place.switch, {}).get(place.number)

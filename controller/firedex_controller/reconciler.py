@@ -325,6 +325,7 @@ class Reconciler:
                 return
         if topology == self.topology and self._forwarding:
             return
+        self._tell_links(self.topology, topology)
         self.topology = topology
         self._publish_ports()
         floods = flooded_ports(topology)
@@ -339,6 +340,12 @@ class Reconciler:
         self._spread(forwarding(topology, floods))
         self._floods = floods
         self._keep()
+
+    def _tell_links(self, before: Topology, after: Topology) -> None:
+        for near, far in sorted(before.links.items() ^ after.links.items()):
+            if near < far:
+                news = "is there" if after.links.get(near) == far else "is gone"
+                log.info("the link %s:%d - %s:%d %s", *_ends(near, far), news)
 
     def _spread(self, states: dict[str, SwitchState]) -> None:
         self._forwarding = states
@@ -370,6 +377,10 @@ class Reconciler:
 def _part_of(network: DesiredNetwork | None, switch: str) -> DesiredSwitch | None:
     parts = network.switches if network is not None else ()
     return next((part for part in parts if part.switch == switch), None)
+
+
+def _ends(near: PortRef, far: PortRef) -> tuple[str, int, str, int]:
+    return near.switch, near.number, far.switch, far.number
 
 
 def _told(session: SwitchSession, change: Change, shaped: int, seconds: float) -> SwitchChange:

@@ -3,6 +3,7 @@
 from ipaddress import IPv4Address
 
 from firedex_controller.discovery import (
+    CALLS,
     MOST_HOSTS_PER_PORT,
     SETTLE_SECONDS,
     SILENCE_SECONDS,
@@ -33,7 +34,12 @@ def two_switches(now: float = 0.0) -> Discovery:
 
 def call(discovery: Discovery, switch: str, now: float) -> None:
     for number in (1, 2, 3):
-        discovery.called(PortRef(switch, number), now)
+        call_port(discovery, PortRef(switch, number), now)
+
+
+def call_port(discovery: Discovery, place: PortRef, now: float) -> None:
+    for _ in range(CALLS):
+        discovery.called(place, now)
 
 
 def test_a_link_counts_both_ways_as_soon_as_one_is_heard() -> None:
@@ -54,7 +60,7 @@ def test_a_port_carries_floods_only_after_it_had_time_to_turn_out_a_link() -> No
 def test_a_port_that_nobody_was_called_on_carries_no_floods() -> None:
     discovery = Discovery(["a"])
     discovery.switch_joined("a", [port(1), port(2)], 0.0)
-    discovery.called(A2, 5.0)
+    call_port(discovery, A2, 5.0)
     assert discovery.topology(5.0 + SETTLE_SECONDS).edge_ports == {A2}
     assert not discovery.settled(5.0 + SETTLE_SECONDS)
 
@@ -66,6 +72,8 @@ def test_a_port_that_comes_back_waits_again() -> None:
     discovery.port_changed("a", port(2))
     assert A2 not in discovery.topology(10.0).edge_ports
     discovery.called(A2, 10.0)
+    assert A2 not in discovery.topology(60.0).edge_ports, "time alone does not do"
+    call_port(discovery, A2, 10.0)
     assert A2 not in discovery.topology(10.0).edge_ports
     assert A2 in discovery.topology(10.0 + SETTLE_SECONDS).edge_ports
 
@@ -91,7 +99,7 @@ def test_it_may_come_back_any_time_so_its_ports_carry_no_floods() -> None:
     assert not discovery.topology(1000.0).edge_ports & {A1, B1}
     discovery.port_changed("a", port(1, up=False))
     discovery.port_changed("a", port(1))
-    discovery.called(A1, 1000.0)
+    call_port(discovery, A1, 1000.0)
     assert A1 in discovery.topology(1000.0 + SETTLE_SECONDS).edge_ports, "plugged in anew"
 
 

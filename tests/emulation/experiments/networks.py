@@ -16,6 +16,7 @@ from firedex_emulation.emulated_network import PlacedHost
 from firedex_emulation.sandbox import RUN
 
 LINK_BITS_PER_SECOND = 8e6
+MEETING_SECONDS = 8.0
 
 
 def main(framework: str, source: str, *checks: str) -> None:
@@ -35,7 +36,7 @@ def comes_up(lab: NetworkLab) -> Any:
     begun = time.monotonic()
     until(lab.settled, "the switches are settled")
     settled = time.monotonic() - begun
-    lab.meeting()
+    lab.meeting(seconds=MEETING_SECONDS)
     met = time.monotonic() - begun
     until(lambda: lab.links_found() == lab.links_built(), "the links are found")
     addresses = {host.address for host in lab.hosts.values()}
