@@ -1,8 +1,8 @@
 """Learning the topology from what switches report. Keeps time by what it is told, and does no I/O.
 
-A port leads to hosts when neighbours behind it have been called for a while and none was heard. A
-link is gone when a port of it goes down, or when it has been silent; while a switch's control
-channel is away its links are taken to stand, since the switch goes on forwarding.
+A port leads to hosts when it has announced itself for a while and no neighbour was heard. A link is
+gone when a port of it goes down, or when it has been silent; while a switch's control channel is
+away its links are taken to stand, since the switch goes on forwarding.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +14,9 @@ from firedex_controller.topology import Host, PortRef, Topology
 __all__ = ["Discovery", "Port"]
 
 SETTLE_SECONDS = 1.0
-CALLS = 3
-"""So long, and for so many calls, a port carries no floods: it may yet turn out to close a loop.
-
-Time alone would not do: to a controller that stands still it passes without anybody being heard.
-"""
+SETTLE_ANNOUNCEMENTS = 3
+"""So long a new port carries no floods, since it may turn out to close a loop: both a time, and a
+number of announcements, which a busy controller takes longer to make."""
 SILENCE_SECONDS = 4.0
 MOST_HOSTS_PER_PORT = 256
 """More addresses behind one port are somebody making them up."""
@@ -39,11 +37,11 @@ class Discovery:
 
     def __init__(self, expected: Iterable[str] = ()) -> None:
         self._ports: dict[str, dict[int, Port]] = {}
-        self._up: set[PortRef] = set()
-        self._called: dict[PortRef, tuple[float, int]] = {}
-        self._silent: set[PortRef] = set()
+        self._up_since: dict[PortRef, float] = {}
+        self._announcements: dict[PortRef, int] = {}
         self._away: set[str] = set(expected)
         self._heard: dict[frozenset[PortRef], float] = {}
+        self._silent: set[PortRef] = set()
         self._cut: set[frozenset[PortRef]] = set()
         self._hosts: dict[str, Host] = {}
 
@@ -54,10 +52,10 @@ class Discovery:
         self._away.discard(switch)
         described = {port.number: port for port in ports}
         for number in set(self._ports.get(switch, {})) - set(described):
-            self.port_removed(switch, number)
+            self.port_removed(switch, number, now)
         self._ports[switch] = {}
         for port in described.values():
-            self.port_changed(switch, port)
+            self.port_changed(switch, port, now)
         for link in self._heard:
             if any(end.switch == switch for end in link):
                 self._heard[link] = now
@@ -66,39 +64,30 @@ class Discovery:
         """A control channel went away; the switch itself may well go on."""
         self._away.add(switch)
 
-    def port_changed(self, switch: str, port: Port) -> None:
+    def port_changed(self, switch: str, port: Port, now: float) -> None:
         """A port is there, up or down."""
         place = PortRef(switch, port.number)
         self._ports.setdefault(switch, {})[port.number] = port
-        if not port.up:
-            self._port_gone(place)
-        elif place not in self._up:
-            self._up.add(place)
-            self._called.pop(place, None)
+        if port.up:
+            self._up_since.setdefault(place, now)
+        else:
+            self._port_gone(place, now)
 
-    def port_removed(self, switch: str, number: int) -> None:
+    def port_removed(self, switch: str, number: int, now: float) -> None:
         """A port is no longer there."""
         self._ports.get(switch, {}).pop(number, None)
-        self._port_gone(PortRef(switch, number))
+        self._port_gone(PortRef(switch, number), now)
         self._forget_cut({PortRef(switch, number)})
 
-    def called(self, place: PortRef, now: float) -> None:
-        """Who is behind ``place`` was called, and is soon heard if it is a switch of ours.
-
-        Any thread may say so.
-        """
-        since, calls = self._called.get(place, (now, 0))
-        self._called[place] = since, calls + 1
+    def announced(self, places: Iterable[PortRef]) -> None:
+        """These ports have told their neighbours, if there are any, that they are there."""
+        for place in self._up_since.keys() & set(places):
+            self._announcements[place] = self._announcements.get(place, 0) + 1
 
     def still_heard(self, near: PortRef, far: PortRef, now: float) -> bool:
-        """Note the time for a link that is known; the ends of another have to wait once more.
-
-        Any thread may, since nothing else changes.
-        """
+        """Note the time for a link that is known; any thread may, since nothing else changes."""
         link = frozenset({near, far})
         if link not in self._heard:
-            for end in link & set(self._called):
-                self._called[end] = now, 0
             return False
         self._heard[link] = now
         return True
@@ -108,7 +97,7 @@ class Discovery:
         if near == far or not (self._is_up(near) and self._is_up(far)):
             return
         for link in [link for link in self._heard if link & {near, far} and link != {near, far}]:
-            del self._heard[link]  # one of its ends has been plugged in elsewhere
+            self._link_gone(link, now)  # one of its ends has been plugged in elsewhere
         self._heard[frozenset({near, far})] = now
         self._silent -= {near, far}
         self._forget_cut({near, far})
@@ -152,9 +141,8 @@ class Discovery:
         """What holds at ``now``; links that have been silent for too long are forgotten."""
         for link, heard in list(self._heard.items()):
             if now - heard > SILENCE_SECONDS and not any(end.switch in self._away for end in link):
-                del self._heard[link]
-                self._cut.add(link)
-                self._silent |= link
+                self._link_gone(link, now)
+                self._silent |= link  # it may be back any moment: no floods until a port goes down
         ends = {end for link in self._heard for end in link}
         links: dict[PortRef, PortRef] = {}
         for link in self._heard:
@@ -165,30 +153,48 @@ class Discovery:
             links=links,
             cut_links=frozenset(self._cut),
             edge_ports=frozenset(
-                place for place in self._up - ends - self._silent if self._had_its_time(place, now)
+                place
+                for place in self._up_since.keys() - ends - self._silent
+                if self._port_settled(place, now)
             ),
             hosts=dict(self._hosts),
         )
 
     def settled(self, now: float) -> bool:
         """Whether all expected switches are there, and every port had its time to be a link."""
-        return not self._away and all(self._had_its_time(place, now) for place in self._up)
+        return not self._away and all(self._port_settled(place, now) for place in self._up_since)
 
-    def _had_its_time(self, place: PortRef, now: float) -> bool:
-        since, calls = self._called.get(place, (now, 0))
-        return calls >= CALLS and now - since >= SETTLE_SECONDS
+    def switch_settled(self, switch: str, now: float) -> bool:
+        """Whether every port of one switch had its time."""
+        return all(
+            self._port_settled(place, now) for place in self._up_since if place.switch == switch
+        )
 
     def _is_up(self, place: PortRef) -> bool:
         port = self._ports.get(place.switch, {}).get(place.number)
         return port is not None and port.up
 
-    def _port_gone(self, place: PortRef) -> None:
-        self._up.discard(place)
+    def _port_settled(self, place: PortRef, now: float) -> bool:
+        return (
+            now - self._up_since[place] >= SETTLE_SECONDS
+            and self._announcements.get(place, 0) >= SETTLE_ANNOUNCEMENTS
+        )
+
+    def _port_gone(self, place: PortRef, now: float) -> None:
+        self._up_since.pop(place, None)
+        self._announcements.pop(place, None)
         self._silent.discard(place)
         for link in [link for link in self._heard if place in link]:
-            del self._heard[link]
-            self._cut.add(link)
+            self._link_gone(link, now)
         self._forget_hosts_at({place})
+
+    def _link_gone(self, link: frozenset[PortRef], now: float) -> None:
+        """Its ports begin anew: what is behind them now is not known."""
+        del self._heard[link]
+        self._cut.add(link)
+        for end in link & self._up_since.keys():
+            self._up_since[end] = now
+            self._announcements[end] = 0
 
     def _forget_hosts_at(self, places: set[PortRef]) -> None:
         for name in [name for name, host in self._hosts.items() if host.place in places]:

@@ -14,7 +14,7 @@ from firedex_controller.switch_entries import (
 )
 from firedex_controller.topology import Topology
 
-__all__ = ["LISTENING", "flooded_ports", "floods_of", "forwarding"]
+__all__ = ["LISTENING", "flooded_by", "flooded_ports", "forwarding"]
 
 LLDP = 0x88CC
 ARP = 0x0806
@@ -64,7 +64,15 @@ def forwarding(topology: Topology, floods: Mapping[str, frozenset[int]]) -> dict
             if end.switch == switch:
                 match = match_of(in_port=end.number)
                 entries.append(_origin(LINK_PRIORITY, match, to_controller=False, onward=True))
-        entries.append(_flooding(floods.get(switch, frozenset())))
+        entries.append(
+            FlowEntry(
+                table=FORWARD,
+                priority=0,
+                match=(),
+                outputs=tuple(sorted(floods.get(switch, ()))),
+                cookie=COOKIE,
+            )
+        )
         states[switch] = LISTENING.with_state(SwitchState.of(entries))
     return states
 
@@ -77,16 +85,10 @@ def flooded_ports(topology: Topology) -> dict[str, frozenset[int]]:
     return {switch: frozenset(numbers) for switch, numbers in ports.items()}
 
 
-def floods_of(state: SwitchState) -> frozenset[int]:
-    """Where a switch floods by the entries that it has."""
-    entry = state.flows.get(_flooding(frozenset()).key)
-    return frozenset(entry.outputs if entry else ())
-
-
-def _flooding(ports: frozenset[int]) -> FlowEntry:
-    return FlowEntry(
-        table=FORWARD, priority=0, match=(), outputs=tuple(sorted(ports)), cookie=COOKIE
-    )
+def flooded_by(state: SwitchState) -> frozenset[int]:
+    """Where a switch with these tables floods."""
+    everything = state.flows.get((FORWARD, 0, ()))
+    return frozenset(everything.outputs) if everything is not None else frozenset()
 
 
 def _towards(hardware_address: str, port: int) -> FlowEntry:

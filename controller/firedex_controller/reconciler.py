@@ -6,7 +6,7 @@ What others read are values that it replaces whole.
 
 import logging
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 from time import monotonic
@@ -28,7 +28,7 @@ from firedex_controller.errors import (
     SwitchNotConnected,
     UnknownSwitch,
 )
-from firedex_controller.forwarding import LISTENING, flooded_ports, floods_of, forwarding
+from firedex_controller.forwarding import LISTENING, flooded_by, flooded_ports, forwarding
 from firedex_controller.kept_state import KeptState, read_kept_state, write_kept_state
 from firedex_controller.port_shaping import PortShaping, QueueAgent, ports_of
 from firedex_controller.settings import SwitchSettings
@@ -42,7 +42,7 @@ log = logging.getLogger("firedex.controller")
 
 BEAT_SECONDS = 0.25
 FIRST_SWITCHES_SECONDS = 3.0
-"""After the first switch, so long the ways are left as they are until all switches are there."""
+"""At the start, so long the ways are left as they are until all switches are there."""
 RETRY_SECONDS = 1.0
 PATIENCE_SECONDS = 120.0
 
@@ -62,10 +62,11 @@ class Reconciler:
         self._state = state
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._discovery = Discovery(switches)
-        self._first_joined: float | None = None
+        self._started = monotonic()
         self._floods: dict[str, frozenset[int]] = {}
         self._forwarding: dict[str, SwitchState] = {}
         self._unsettled: dict[str, float] = {}
+        self._at_rest: set[str] = set()
         self._kept = KeptState()
         self._shaping = {
             name: PortShaping(agent_of(settings)) for name, settings in switches.items()
@@ -78,9 +79,10 @@ class Reconciler:
         if state is not None:
             self._kept = read_kept_state(state)
             self.desired = self._kept.network
-            now = monotonic()
-            self._discovery.remember(self._kept.hosts, self._kept.links, self._kept.cut_links, now)
-            self.topology = self._discovery.topology(now)
+            self._discovery.remember(
+                self._kept.hosts, self._kept.links, self._kept.cut_links, self._started
+            )
+            self.topology = self._discovery.topology(self._started)
 
     def run(self) -> None:
         """Do what comes, until the process ends."""
@@ -107,7 +109,10 @@ class Reconciler:
     def settled(self, switch: str) -> bool:
         """Whether a switch is connected and has what is desired, its ways included."""
         return (
-            switch in self.sessions and switch in self._forwarding and switch not in self._unsettled
+            switch in self.sessions
+            and switch in self._forwarding
+            and switch in self._at_rest
+            and switch not in self._unsettled
         )
 
     def shaping(self, switch: str) -> PortShaping:
@@ -127,19 +132,19 @@ class Reconciler:
 
     def port_changed(self, switch: str, port: Port) -> None:
         """A port came, went up or went down."""
-        self._tasks.put(lambda: self._discovery.port_changed(switch, port))
+        self._tasks.put(lambda: self._discovery.port_changed(switch, port, monotonic()))
         self._tasks.put(self._publish_ports)
         self._tasks.put(self._follow_topology)
 
     def port_removed(self, switch: str, number: int) -> None:
         """A port is gone."""
-        self._tasks.put(lambda: self._discovery.port_removed(switch, number))
+        self._tasks.put(lambda: self._discovery.port_removed(switch, number, monotonic()))
         self._tasks.put(self._publish_ports)
         self._tasks.put(self._follow_topology)
 
-    def called_neighbour(self, place: PortRef) -> None:
-        """Whoever is behind ``place`` has been called."""
-        self._discovery.called(place, monotonic())
+    def announced(self, places: Iterable[PortRef]) -> None:
+        """These ports have told their neighbours that they are there."""
+        self._tasks.put(lambda: self._discovery.announced(places))
 
     def heard_neighbour(self, near: PortRef, far: PortRef) -> None:
         """A frame of ``far`` has arrived at ``near``."""
@@ -180,11 +185,10 @@ class Reconciler:
         except ControllerError:
             session.datapath.close()  # it comes back, and is asked again
             raise
-        now = monotonic()
-        self._first_joined = self._first_joined or now
         self.sessions[session.name] = session
-        self._floods.setdefault(session.name, floods_of(session.installed))
-        self._discovery.switch_joined(session.name, ports, now)
+        self._at_rest.discard(session.name)
+        self._floods[session.name] = flooded_by(session.installed)
+        self._discovery.switch_joined(session.name, ports, monotonic())
         self._publish_ports()
         log.info(
             "switch %s connected: %d entries of ours on it, meters %s, bundles %s",
@@ -264,9 +268,12 @@ class Reconciler:
         return classification(network, part, session.installed)
 
     def _ways(self, session: SwitchSession) -> SwitchState:
+        """Those of the topology; those that are there stay until it is known well enough."""
+        installed = session.installed.of_tables(ORIGIN, FORWARD)
         ways = self._forwarding.get(session.name)
-        if ways is None:  # not worked out yet: those that are there stay
-            return session.installed.of_tables(ORIGIN, FORWARD).with_state(LISTENING)
+        had_some = any(flow.table == FORWARD for flow in installed.flows.values())
+        if ways is None or (had_some and session.name not in self._at_rest):
+            return installed.with_state(LISTENING)
         return ways
 
     # -- the desired network -------------------------------------------------------------------
@@ -309,8 +316,12 @@ class Reconciler:
     # -- the topology --------------------------------------------------------------------------
 
     def _on_beat(self) -> None:
-        self._follow_topology()
         now = monotonic()
+        for name in set(self.sessions) - self._at_rest:
+            if self._discovery.switch_settled(name, now):
+                self._at_rest.add(name)
+                self._unsettled.setdefault(name, now)
+        self._follow_topology()
         for name, due in list(self._unsettled.items()):
             if name in self.sessions and now >= due:
                 self._reconcile(self.sessions[name])
@@ -319,10 +330,10 @@ class Reconciler:
         """Bring the ways up to date, if the topology has changed."""
         now = monotonic()
         topology = self._discovery.topology(now)
-        if not self._forwarding:
-            starting = now - (self._first_joined or now) < FIRST_SWITCHES_SECONDS
-            if starting and not self._discovery.settled(now):
-                return
+        settled = self._discovery.settled(now)
+        starting = now - self._started < FIRST_SWITCHES_SECONDS
+        if not self._forwarding and (not self.sessions or (starting and not settled)):
+            return
         if topology == self.topology and self._forwarding:
             return
         self._tell_links(self.topology, topology)

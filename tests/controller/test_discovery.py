@@ -3,8 +3,8 @@
 from ipaddress import IPv4Address
 
 from firedex_controller.discovery import (
-    CALLS,
     MOST_HOSTS_PER_PORT,
+    SETTLE_ANNOUNCEMENTS,
     SETTLE_SECONDS,
     SILENCE_SECONDS,
     Discovery,
@@ -25,21 +25,17 @@ def port(number: int, *, up: bool = True) -> Port:
 
 
 def two_switches(now: float = 0.0) -> Discovery:
+    """Both have announced themselves often enough."""
     discovery = Discovery(["a", "b"])
     for switch in ("a", "b"):
         discovery.switch_joined(switch, [port(number) for number in (1, 2, 3)], now)
-        call(discovery, switch, now)
+        announce(discovery, switch)
     return discovery
 
 
-def call(discovery: Discovery, switch: str, now: float) -> None:
-    for number in (1, 2, 3):
-        call_port(discovery, PortRef(switch, number), now)
-
-
-def call_port(discovery: Discovery, place: PortRef, now: float) -> None:
-    for _ in range(CALLS):
-        discovery.called(place, now)
+def announce(discovery: Discovery, switch: str) -> None:
+    for _ in range(SETTLE_ANNOUNCEMENTS):
+        discovery.announced(PortRef(switch, number) for number in (1, 2, 3))
 
 
 def test_a_link_counts_both_ways_as_soon_as_one_is_heard() -> None:
@@ -57,33 +53,68 @@ def test_a_port_carries_floods_only_after_it_had_time_to_turn_out_a_link() -> No
     assert discovery.settled(SETTLE_SECONDS)
 
 
-def test_a_port_that_nobody_was_called_on_carries_no_floods() -> None:
+def test_a_busy_controller_gives_ports_more_time() -> None:
     discovery = Discovery(["a"])
-    discovery.switch_joined("a", [port(1), port(2)], 0.0)
-    call_port(discovery, A2, 5.0)
-    assert discovery.topology(5.0 + SETTLE_SECONDS).edge_ports == {A2}
-    assert not discovery.settled(5.0 + SETTLE_SECONDS)
+    discovery.switch_joined("a", [port(1)], 0.0)
+    for _ in range(SETTLE_ANNOUNCEMENTS - 1):
+        discovery.announced([A1])
+    assert not discovery.topology(60.0).edge_ports
+    discovery.announced([A1])
+    assert discovery.topology(60.0).edge_ports == {A1}
 
 
-def test_a_port_that_comes_back_waits_again() -> None:
+def test_what_is_announced_while_a_port_is_down_does_not_count() -> None:
     discovery = two_switches()
-    discovery.port_changed("a", port(2, up=False))
-    discovery.called(A2, 8.0)  # on its way before the port went down
-    discovery.port_changed("a", port(2))
-    assert A2 not in discovery.topology(10.0).edge_ports
-    discovery.called(A2, 10.0)
-    assert A2 not in discovery.topology(60.0).edge_ports, "time alone does not do"
-    call_port(discovery, A2, 10.0)
-    assert A2 not in discovery.topology(10.0).edge_ports
-    assert A2 in discovery.topology(10.0 + SETTLE_SECONDS).edge_ports
+    discovery.port_changed("a", port(2, up=False), 1.0)
+    announce(discovery, "a")
+    discovery.port_changed("a", port(2), 2.0)
+    assert A2 not in discovery.topology(60.0).edge_ports
 
 
-def test_who_was_heard_is_no_edge_even_before_that_is_worked_out() -> None:
+def test_the_ends_of_a_link_that_was_plugged_in_elsewhere_carry_no_floods_for_a_while() -> None:
     discovery = two_switches()
-    assert not discovery.still_heard(A1, B1, 0.9)
-    edges = discovery.topology(SETTLE_SECONDS).edge_ports
-    assert A2 in edges
-    assert not edges & {A1, B1}
+    discovery.heard_neighbour(A1, B1, 0.0)
+    discovery.heard_neighbour(A2, B1, 5.0)
+    announce(discovery, "a")
+    assert A1 not in discovery.topology(5.0 + SETTLE_SECONDS / 2).edge_ports
+    discovery.still_heard(A2, B1, 5.0 + SETTLE_SECONDS)
+    assert A1 in discovery.topology(5.0 + SETTLE_SECONDS).edge_ports
+
+
+def test_a_silent_link_may_be_back_any_moment_so_its_ends_carry_no_floods() -> None:
+    discovery = two_switches()
+    discovery.heard_neighbour(A1, B1, 0.0)
+    assert not discovery.topology(10.0).links
+    announce(discovery, "a")
+    announce(discovery, "b")
+    assert not {A1, B1} & discovery.topology(1000.0).edge_ports
+    discovery.port_changed("a", port(1, up=False), 1000.0)
+    discovery.port_changed("a", port(1), 1000.0)
+    announce(discovery, "a")
+    assert A1 in discovery.topology(1000.0 + SETTLE_SECONDS).edge_ports, "plugged in anew"
+
+
+def test_a_link_that_was_cut_is_remembered_until_something_else_is_there() -> None:
+    discovery = two_switches()
+    discovery.heard_neighbour(A1, B1, 0.0)
+    assert discovery.topology(0.0).ports_towards("a", "b") == [1]
+    discovery.port_changed("b", port(1, up=False), 0.0)
+    assert not discovery.topology(0.0).links
+    assert discovery.topology(0.0).ports_towards("a", "b") == [1]
+    discovery.heard_neighbour(A1, B2, 1.0)
+    assert discovery.topology(1.0).ports_towards("b", "a") == [2]
+
+
+def test_a_cut_link_is_forgotten_with_its_port_or_when_a_host_is_there() -> None:
+    for forget in (
+        lambda discovery: discovery.port_removed("b", 1, 0.0),
+        lambda discovery: discovery.heard_host(A1, MAC, ADDRESS),
+    ):
+        discovery = two_switches()
+        discovery.heard_neighbour(A1, B1, 0.0)
+        discovery.port_changed("b", port(1, up=False), 0.0)
+        forget(discovery)
+        assert discovery.topology(0.0).ports_towards("a", "b") == []
 
 
 def test_a_link_that_falls_silent_is_gone() -> None:
@@ -93,43 +124,10 @@ def test_a_link_that_falls_silent_is_gone() -> None:
     assert not discovery.topology(SILENCE_SECONDS + 0.1).links
 
 
-def test_it_may_come_back_any_time_so_its_ports_carry_no_floods() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    assert not discovery.topology(1000.0).edge_ports & {A1, B1}
-    discovery.port_changed("a", port(1, up=False))
-    discovery.port_changed("a", port(1))
-    call_port(discovery, A1, 1000.0)
-    assert A1 in discovery.topology(1000.0 + SETTLE_SECONDS).edge_ports, "plugged in anew"
-
-
-def test_a_link_that_was_cut_is_remembered_until_something_else_is_there() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    assert discovery.topology(0.0).ports_towards("a", "b") == [1]
-    discovery.port_changed("b", port(1, up=False))
-    assert not discovery.topology(0.0).links
-    assert discovery.topology(0.0).ports_towards("a", "b") == [1]
-    discovery.heard_neighbour(A1, B2, 1.0)
-    assert discovery.topology(1.0).ports_towards("b", "a") == [2]
-
-
-def test_a_cut_link_is_forgotten_with_its_port_or_when_a_host_is_there() -> None:
-    for forget in (
-        lambda discovery: discovery.port_removed("b", 1),
-        lambda discovery: discovery.heard_host(A1, MAC, ADDRESS),
-    ):
-        discovery = two_switches()
-        discovery.heard_neighbour(A1, B1, 0.0)
-        discovery.port_changed("b", port(1, up=False))
-        forget(discovery)
-        assert discovery.topology(0.0).ports_towards("a", "b") == []
-
-
 def test_a_link_is_gone_at_once_with_its_port() -> None:
     discovery = two_switches()
     discovery.heard_neighbour(A1, B1, 0.0)
-    discovery.port_changed("b", port(1, up=False))
+    discovery.port_changed("b", port(1, up=False), 0.1)
     assert not discovery.topology(0.1).links
     discovery.heard_neighbour(A1, B1, 0.2)
     assert not discovery.topology(0.2).links, "what was still on its way brings nothing back"
@@ -173,7 +171,7 @@ def test_what_comes_over_a_link_is_no_host_there() -> None:
 def test_hosts_go_with_their_port() -> None:
     discovery = two_switches()
     discovery.heard_host(A2, MAC, ADDRESS)
-    discovery.port_removed("a", 2)
+    discovery.port_removed("a", 2, 0.0)
     assert not discovery.topology(0.0).hosts
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from controller_process import FRAMEWORKS, ControllerProcess, wait_until
 from desired_examples import flow_rule, network, shaped_port
 
 from firedex.wire import DesiredNetwork, DesiredSwitch, to_json
-from firedex_controller.fake_switch import FakeNetwork, FakeSwitch
-from firedex_controller.forwarding import ASKING_PRIORITY
+from firedex_controller.fake_switch import FakeFlow, FakeNetwork, FakeSwitch
+from firedex_controller.kept_state import KeptState, write_kept_state
+from firedex_controller.topology import PortRef
 
 NAMES = ("north", "east", "south", "west")
 HOST_PORT = 3
@@ -47,7 +49,7 @@ class Ring:
         wait_until(lambda: len(self.observed_links()) == 4, "all links are found")
         wait_until(self.floods_everywhere, "broadcasts reach everybody")
         wait_until(self.knows_all, "all hosts are known everywhere")
-        wait_until(self.knows_addresses, "their addresses too")
+        self.wait_until_at_rest()
 
     def observed_links(self) -> set[frozenset[str]]:
         return {
@@ -69,11 +71,16 @@ class Ring:
     def knows_all(self) -> bool:
         return all(self.way(one, other) for one in NAMES for other in NAMES if one != other)
 
-    def knows_addresses(self) -> bool:
-        """Whether nobody's ARP is shown to the controller any more."""
-        switches = self.fakes.switches.values()
-        asked = any(flow.priority == ASKING_PRIORITY for s in switches for flow in s.flows())
-        return self.floods_everywhere() and len(self.hosts()) == len(NAMES) and not asked
+    def wait_until_at_rest(self) -> None:
+        """No switch is changed for a second."""
+        before, since = self.flows(), time.monotonic()
+        while time.monotonic() < since + 1.0:
+            time.sleep(0.1)
+            if self.flows() != before:
+                before, since = self.flows(), time.monotonic()
+
+    def flows(self) -> dict[str, frozenset[FakeFlow]]:
+        return {name: switch.flows() for name, switch in self.fakes.switches.items()}
 
     def broadcast(self, host: str) -> Any:
         sender = self.fakes.hosts[host]
@@ -89,6 +96,11 @@ class Ring:
         hosts = self.fakes.hosts
         journey = self.fakes.send(source, frame(hosts[source].mac, hosts[target].mac))
         return [switch for switch, _ in journey.passed] if journey.hosts == [target] else None
+
+
+def classified(switch: FakeSwitch) -> int:
+    """How many entries are a flow's."""
+    return sum("udp_dst" in {f.name for f in flow.match.fields} for flow in switch.flows())
 
 
 @pytest.fixture(params=FRAMEWORKS)
@@ -120,11 +132,11 @@ def test_links_hosts_and_shortest_ways_are_found_and_followed(ring: Ring) -> Non
     ring.fakes.cut(ring.links["north", "east"])
     around = ["north", "west", "south", "east"]
     wait_until(lambda: ring.way("north", "east") == around, "the other way around", seconds=5)
-    wait_until(ring.floods_everywhere, "broadcasts reach everybody again", seconds=1)
+    wait_until(ring.floods_everywhere, "broadcasts reach everybody")
 
     ring.fakes.restore(ring.links["north", "east"])
     wait_until(lambda: ring.way("north", "east") == ["north", "east"], "the short way again")
-    wait_until(ring.floods_everywhere, "broadcasts reach everybody again", seconds=1)
+    wait_until(ring.floods_everywhere, "broadcasts reach everybody again")
 
     ring.fakes.cut(ring.links["north", "east"], silently=True)
     wait_until(lambda: ring.way("north", "east") == around, "a link that fell silent", seconds=15)
@@ -150,8 +162,8 @@ def test_a_link_that_comes_up_is_found_before_anything_circles(ring: Ring) -> No
         reached = ring.broadcast("west").hosts
         assert len(reached) == len(set(reached)), "twice to the same host"
         time.sleep(0.02)
-    assert len(ring.observed_links()) == 4
-    assert ring.floods_everywhere()
+    wait_until(lambda: len(ring.observed_links()) == 4, "the link is found")
+    wait_until(ring.floods_everywhere, "broadcasts reach everybody")
     assert not ring.ports_down() & down
 
 
@@ -178,7 +190,7 @@ def test_a_configuration_may_speak_of_a_link_that_is_down_but_not_of_one_that_ne
 
 def test_ways_stand_while_the_controller_is_away_and_when_it_is_back(ring: Ring) -> None:
     wait_until(lambda: ring.way("north", "south") is not None, "the way is there")
-    before = {name: switch.flows() for name, switch in ring.fakes.switches.items()}
+    before = ring.flows()
     ring.controller.kill()
     assert ring.way("north", "south") is not None
     ring.controller.start()
@@ -213,9 +225,6 @@ def test_all_switches_or_none(ring: Ring) -> None:
             ),
         )
 
-    def classified(switch: FakeSwitch) -> int:
-        return sum("udp_dst" in {f.name for f in flow.match.fields} for flow in switch.flows())
-
     ring.controller.ask("PUT", "/v1/network", to_json(rules(1, NAMES, 1)))
     assert [classified(switch) for switch in ring.fakes.switches.values()] == [2] * 4
     ring.fakes.switches["west"].limit(max_flows=30)
@@ -244,16 +253,48 @@ def test_the_order_of_messages_without_bundles(
                 switch="north",
             )
         )
-        order = [kind for kind in switch.order() if kind not in ("packet out",)]
-        assert order == [
+        kinds = [message.kind for message in switch.received() if message.kind != "packet out"]
+        changes = [kind for kind in switch.order() if kind not in ("packet out", "barrier")]
+        assert [kind for kind, _ in groupby(changes)] == [
             "meter add",
             "meter modify",
             "flow add",
-            "barrier",
             "flow delete strict",
             "meter delete",
-            "barrier",
         ]
+        last_addition = len(kinds) - kinds[::-1].index("flow add")
+        assert "barrier" in kinds[last_addition : kinds.index("flow delete strict")]
+        assert "barrier" in kinds[len(kinds) - kinds[::-1].index("meter delete") :]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS[-1:])
+@pytest.mark.parametrize(
+    ("towards", "trouble"),
+    [("south", "no link from 'north' to 'south' is known"), ("east", "the switch agent at")],
+)
+def test_a_switch_without_its_queues_still_has_its_rules(
+    towards: str, trouble: str, framework: str, tmp_path: Path
+) -> None:
+    wanted = network(flow_rule(), switch="north", ports=(shaped_port(2, towards=towards),))
+    cut = frozenset({PortRef("north", 1), PortRef("east", 1)})
+    state = KeptState(network=wanted, cut_links=frozenset({cut}))
+    write_kept_state(tmp_path / "controller.json", state)
+    controller = ControllerProcess(framework, tmp_path, {"north": 1})
+    controller.start()
+    try:
+        with FakeNetwork(controller=controller.openflow) as fakes:
+            switch = fakes.add_switch("north", datapath_id=1, ports=2, connect=False)
+            switch.set_port_up(1, up=False)
+            switch.start()
+            wait_until(lambda: trouble in told(controller), "the trouble is named")
+            wait_until(lambda: bool(classified(switch)), "its rules are there")
+            assert not controller.settled()
+    finally:
+        controller.kill()
+
+
+def told(controller: ControllerProcess) -> str:
+    return controller.topology()["switches"][0]["trouble"] or ""
 
 
 def test_what_hosts_send_does_not_make_links(ring: Ring) -> None:

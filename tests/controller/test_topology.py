@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firedex_controller.forwarding import flooded_ports, floods_of, forwarding
+from firedex_controller.forwarding import flooded_by, flooded_ports, forwarding
 from firedex_controller.switch_entries import FORWARD, FlowEntry, SwitchState, match_of
 from firedex_controller.topology import Host, PortRef, Topology
 
@@ -104,7 +104,7 @@ def test_a_flood_reaches_every_host_once_and_ends(topology: Topology) -> None:
 def test_where_a_switch_floods_is_seen_from_its_entries(topology: Topology) -> None:
     floods = flooded_ports(topology)
     for switch, state in forwarding(topology, floods).items():
-        assert floods_of(state) == floods[switch]
+        assert flooded_by(state) == floods[switch]
 
 
 def output(state: SwitchState, hardware_address: str) -> tuple[int, ...] | None:
