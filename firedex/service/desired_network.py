@@ -8,9 +8,11 @@ headroom, against a flow that sends more than it was planned for.
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
+
+from firedex.service.site_plan import PlannedSite
 from firedex.wire import (
     ClassQueue,
-    Configuration,
     ControlEndpoint,
     DesiredNetwork,
     DesiredSwitch,
@@ -21,9 +23,9 @@ from firedex.wire import (
     ShapedPort,
     Switch,
 )
-from firedex.wire.mqtt_names import matches
 from firedex.wire.network_paths import switches_on_path
 from firedex.wire.packet_sizes import packets_of_event
+from firedex_models.topic_index import TopicIndex
 
 __all__ = ["desired_network"]
 
@@ -42,18 +44,19 @@ Port = tuple[str, str | None]
 
 
 def desired_network(
-    scenario: Scenario,
-    configuration: Configuration,
+    planned: PlannedSite,
+    version: int,
     control: Sequence[ControlEndpoint] = (),
 ) -> DesiredNetwork:
     """The desired state of every managed switch."""
+    scenario = planned.scenario
     links = [(link.from_, link.to) for link in scenario.network.links]
     way = {
         subscriber.id: switches_on_path(links, scenario.network.broker.switch, subscriber.switch)
         for subscriber in scenario.subscribers
     }
-    limits = _limits(scenario, configuration)
-    flows = [flow for flow in configuration.flows if flow.endpoints is not None]
+    limits = _limits(planned)
+    flows = [flow for flow in planned.flows if flow.endpoints is not None]
     ports: dict[Port, set[int]] = {}
     for flow in flows:
         for port in pairwise([*way[flow.subscriber], None]):
@@ -61,7 +64,7 @@ def desired_network(
                 ports.setdefault((port[0], port[1]), {0}).add(flow.priority)
     bandwidths = _bandwidths(scenario)
     return DesiredNetwork(
-        configuration_version=configuration.version,
+        configuration_version=version,
         switches=tuple(
             DesiredSwitch(
                 switch=switch.id,
@@ -123,13 +126,11 @@ def _rule(flow: Flow, limit: PacketLimit) -> FlowRule:
     )
 
 
-def _limits(
-    scenario: Scenario, configuration: Configuration
-) -> Mapping[tuple[str, int], PacketLimit]:
-    offered = _packets_per_second(scenario, configuration)
+def _limits(planned: PlannedSite) -> Mapping[tuple[str, int], PacketLimit]:
+    offered = _packets_per_second(planned)
     return {
         (flow.subscriber, flow.flow): _limit(flow, offered.get((flow.subscriber, flow.flow), 0.0))
-        for flow in configuration.flows
+        for flow in planned.flows
     }
 
 
@@ -146,26 +147,38 @@ def _limit(flow: Flow, offered_packets_per_second: float) -> PacketLimit:
     )
 
 
-def _packets_per_second(
-    scenario: Scenario, configuration: Configuration
-) -> dict[tuple[str, int], float]:
+def _packets_per_second(planned: PlannedSite) -> dict[tuple[str, int], float]:
     """What each flow offers; a large event takes as many packets as the largest that matches."""
-    transport = {s.id: s.transport or scenario.transport for s in scenario.subscribers}
-    offered: dict[tuple[str, int], float] = {}
-    for row in configuration.prediction.subscriptions if configuration.prediction else ():
-        key = (row.subscriber, row.flow)
-        packets = max(
-            (
+    scenario, table = planned.scenario, planned.plan.table
+    index = TopicIndex([topic.name for topic in scenario.topics])
+    packets = {
+        transport: np.array(
+            [
                 packets_of_event(
                     payload_bytes=topic.event_bytes,
-                    transport=transport[row.subscriber],
+                    transport=transport,
                     topic=topic.name,
                     stamped=True,
                 )
                 for topic in scenario.topics
-                if matches(row.filter, topic.name)
-            ),
-            default=1,
+            ],
+            dtype=np.int64,
         )
-        offered[key] = offered.get(key, 0.0) + packets * row.offered_events_per_second
+        for transport in {s.transport or scenario.transport for s in scenario.subscribers}
+    }
+    numbers = table.site.flows.number[table.site.subscription_flow].tolist()
+    rates = table.offered_events_per_second.tolist()
+    most: dict[tuple[str, str], int] = {}
+    offered: dict[tuple[str, int], float] = {}
+    row = 0
+    for subscriber in scenario.subscribers:
+        transport = subscriber.transport or scenario.transport
+        for subscription in subscriber.subscriptions:
+            known = (transport, subscription.filter)
+            if known not in most:
+                matched = packets[transport][index.matching(subscription.filter)]
+                most[known] = int(matched.max(initial=1))
+            key = (subscriber.id, numbers[row])
+            offered[key] = offered.get(key, 0.0) + most[known] * rates[row]
+            row += 1
     return offered
