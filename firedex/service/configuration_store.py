@@ -39,24 +39,11 @@ class ConfigurationStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def next_version(self) -> int:
-        """A number that no configuration had before, also not before a restart."""
-        with self._database.reading() as connection:
-            return int(connection.execute(select(func.max(_columns.version))).scalar() or 0) + 1
-
-    def keep_planned(
-        self,
-        document: ConfigurationDocument,
-        *,
-        version: int,
-        through_change: int,
-        reason: str,
-        basis: Basis,
-        planned_seconds: float,
-    ) -> None:
-        """Keep a configuration before the network is told of it."""
-        kept = document.to_bytes()
+    def begin(self, *, through_change: int, reason: str, planned_seconds: float) -> int:
+        """Before the network is told: a number that no configuration ever had, on disk."""
         with self._database.writing() as connection:
+            last = connection.execute(select(func.max(_columns.version))).scalar() or 0
+            version = int(last) + 1
             connection.execute(
                 insert(tables.configuration).values(
                     version=version,
@@ -64,14 +51,17 @@ class ConfigurationStore:
                     through_change=through_change,
                     created_seconds=time.time(),
                     reason=reason,
-                    document=kept,
-                    basis=_basis_bytes(basis),
                     planned_seconds=planned_seconds,
                 )
             )
+        return version
 
-    def activate(self, version: int, pushed_seconds: float) -> None:
-        """The network follows it: it is in force, and the one before is not."""
+    def activate(
+        self, version: int, document: ConfigurationDocument, basis: Basis, pushed_seconds: float
+    ) -> float:
+        """The network follows it: it is in force from now on, and the one before is not."""
+        kept = document.to_bytes()
+        now = time.time()
         with self._database.writing() as connection:
             connection.execute(
                 update(tables.configuration)
@@ -83,11 +73,13 @@ class ConfigurationStore:
                 .where(_columns.version == version)
                 .values(
                     state=IN_FORCE,
+                    document=kept,
+                    basis=_basis_bytes(basis),
                     pushed_seconds=pushed_seconds,
-                    in_force_seconds=time.time(),
-                    error=None,
+                    in_force_seconds=now,
                 )
             )
+        return now
 
     def fail(self, version: int, error: str) -> None:
         """The network did not take it."""
@@ -98,32 +90,19 @@ class ConfigurationStore:
                 .values(state=FAILED, error=error)
             )
 
-    def fail_without_plan(self, version: int, through_change: int, reason: str, why: str) -> None:
-        """No plan came out at all."""
+    def fail_unfinished(self) -> None:
+        """After a start: nobody knows what became of those that were being pushed."""
         with self._database.writing() as connection:
             connection.execute(
-                insert(tables.configuration).values(
-                    version=version,
-                    state=FAILED,
-                    through_change=through_change,
-                    created_seconds=time.time(),
-                    reason=reason,
-                    error=why,
-                )
+                update(tables.configuration)
+                .where(_columns.state == PLANNED)
+                .values(state=FAILED, error="the service ended before it was in force")
             )
 
     def in_force(self) -> InForce | None:
         """What is in force, also after a restart."""
         with self._database.reading() as connection:
             return self._load(connection, _columns.state == IN_FORCE)
-
-    def planned(self) -> InForce | None:
-        """What was about to be pushed last, if the service ended before it knew what became of it.
-
-        ``in_force_seconds`` has no meaning for it.
-        """
-        with self._database.reading() as connection:
-            return self._load(connection, _columns.state == PLANNED)
 
     def _load(self, connection: Connection, where: object) -> InForce | None:
         row = connection.execute(
@@ -160,16 +139,6 @@ class ConfigurationStore:
         with self._database.reading() as connection:
             rows = connection.execute(chosen.limit(limit)).all()
         return [_record(row) for row in rows]
-
-    def prune(self, keep_documents: int) -> None:
-        """Let go of the documents of failed plans that nobody can go back to."""
-        with self._database.writing() as connection:
-            newest = connection.execute(select(func.max(_columns.version))).scalar() or 0
-            connection.execute(
-                update(tables.configuration)
-                .where(_columns.state == FAILED, _columns.version <= newest - keep_documents)
-                .values(document=None)
-            )
 
 
 def _record(row: object) -> ConfigurationRecord:

@@ -31,7 +31,6 @@ from firedex.wire.incident import Budgets
 __all__ = ["Notice", "Planner", "SiteSettings"]
 
 log = logging.getLogger("firedex.service")
-DOCUMENTS_OF_FAILED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,26 +75,21 @@ class Planner:
         self._again = False
 
     def restore(self) -> None:
-        """After a start: find out what is in force, also if the last service was killed."""
-        planned, self._in_force = self.store.planned(), self.store.in_force()
+        """After a start: find out what is in force, also if the last service was killed.
+
+        If it was killed between the network's answer and activation, the network is ahead: what is
+        in force is then planned and pushed anew, with whatever else was registered.
+        """
+        self.store.fail_unfinished()
+        self._in_force = self.store.in_force()
         known = self._in_force.version if self._in_force else 0
-        version: int | None = known
+        self._flows = self._in_force.document.value().flows if self._in_force else ()
         if self._controller is not None:
             try:
-                version = self._controller.network_version()
+                self._again = self._controller.network_version() != known
             except PushFailed as error:
-                version = None
+                self._again = self._in_force is not None
                 log.warning("the controller is away: %s", error)
-        if planned is not None and planned.version > known:
-            if version == planned.version and self._controller is not None:
-                self.store.activate(planned.version, 0.0)
-                self._in_force = self.store.in_force()
-                known = planned.version
-            else:
-                self.store.fail(planned.version, "the service ended before the network had it")
-        self._flows = self._in_force.document.value().flows if self._in_force else ()
-        # What the network has is not what is in force: it is told anew.
-        self._again = self._in_force is not None and version != known
         self._notify(Notice(kind="ready", version=known))
 
     def look_around(self) -> bool:
@@ -156,24 +150,21 @@ class Planner:
         try:
             planned = self._planned(state, basis)
         except (PlanningError, ServiceError, WireError, ValueError) as error:
-            version = self.store.next_version()
-            self.store.fail_without_plan(version, state.through_change, reason, str(error))
+            version = self.store.begin(
+                through_change=state.through_change,
+                reason=reason,
+                planned_seconds=time.perf_counter() - began,
+            )
+            self.store.fail(version, str(error))
             raise
         return self._bring(state, basis, planned, reason, time.perf_counter() - began)
 
     def _bring(
         self, state: SiteState, basis: Basis, planned: PlannedSite, reason: str, took: float
     ) -> bool:
-        """Keep, push, activate."""
-        version = self.store.next_version()
-        document = planned.document(version, datetime.now(UTC), reason)
-        self.store.keep_planned(
-            document,
-            version=version,
-            through_change=state.through_change,
-            reason=reason,
-            basis=basis,
-            planned_seconds=took,
+        """Push, and when the network follows, activate."""
+        version = self.store.begin(
+            through_change=state.through_change, reason=reason, planned_seconds=took
         )
         began = time.perf_counter()
         if self._controller is not None:
@@ -181,15 +172,16 @@ class Planner:
                 self._controller.push(desired_network(planned, version, self._settings.control))
             except PushFailed as error:
                 self.store.fail(version, error.detail)
-                self.store.prune(DOCUMENTS_OF_FAILED)
-                # It may have arrived all the same: the answer is what was lost.
-                self._again = self._in_force is not None
+                # It may have arrived all the same, and only the answer was lost.
+                self._again = True
                 raise
-        self.store.activate(version, time.perf_counter() - began)
+        pushed = time.perf_counter() - began
+        document = planned.document(version, datetime.now(UTC), reason)
+        since = self.store.activate(version, document, basis, pushed)
         self._in_force = InForce(
             version=version,
             through_change=state.through_change,
-            since_seconds=time.time(),
+            since_seconds=since,
             document=document,
             basis=basis,
         )

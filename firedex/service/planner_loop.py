@@ -6,6 +6,7 @@ ends with its parent, also by ``kill -9``: the pipe between them closes, and the
 """
 
 import ctypes
+import gc
 import logging
 import multiprocessing
 import os
@@ -34,6 +35,8 @@ PATIENCE_SECONDS = 10.0
 RESTART_SECONDS = 1.0
 CONFIRM_EVERY = 6
 SET_PARENT_DEATH_SIGNAL = 1
+COLLECT_RARELY = (200_000, 20, 50)
+"""A large plan makes a hundred thousand values that live; looking at them over and over is slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +198,7 @@ def _process(job: PlannerJob, pipe: Connection, parent: int) -> None:
     ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         return  # it was gone before the kernel knew
+    gc.set_threshold(*COLLECT_RARELY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     run_planner(job, Database(job.state), _PipeInbox(pipe), pipe.send)
