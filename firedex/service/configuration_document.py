@@ -26,14 +26,20 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationDocument:
-    """The configuration without flows and subscriptions, and the pieces by subscriber."""
+    """The configuration without flows and subscriptions, and the pieces by subscriber.
+
+    ``short``: the head without queues, of which there is one for each subscriber; it is what a
+    subscriber's own answer begins with.
+    """
 
     head: str
+    short: str
     pieces: Mapping[str, Piece]
 
     def whole(self) -> str:
         """The JSON of all of it."""
-        return self._with(
+        return _with(
+            self.head,
             ",".join(p.flows for p in self.pieces.values() if p.flows),
             ",".join(p.rows for p in self.pieces.values() if p.rows),
         )
@@ -41,15 +47,11 @@ class ConfigurationDocument:
     def of(self, subscriber: str) -> str:
         """The JSON with this subscriber's flows and predictions alone."""
         piece = self.pieces.get(subscriber)
-        return self._with(piece.flows, piece.rows) if piece else self.head
+        return _with(self.short, piece.flows, piece.rows) if piece else self.short
 
     def without_flows(self) -> str:
-        """The JSON of what all share."""
-        return self.head
-
-    def _with(self, flows: str, rows: str) -> str:
-        text = self.head.replace(FLOWS, f'"flows":[{flows}]', 1)
-        return text.replace(ROWS, f'"subscriptions":[{rows}]', 1)
+        """The JSON of what all share, in short."""
+        return self.short
 
     def value(self) -> Configuration:
         """As a value of the contract."""
@@ -57,7 +59,7 @@ class ConfigurationDocument:
 
     def head_value(self) -> Configuration:
         """What all share, as a value."""
-        return from_json(Configuration, self.head, tolerant=True)
+        return from_json(Configuration, self.short, tolerant=True)
 
     def value_of(self, subscriber: str) -> Configuration:
         """The same with this subscriber's flows alone."""
@@ -65,16 +67,21 @@ class ConfigurationDocument:
 
     def to_bytes(self) -> bytes:
         """For keeping."""
-        lines = [self.head]
+        lines = [self.head, self.short]
         lines += [f"{who}\t{piece.flows}\t{piece.rows}" for who, piece in self.pieces.items()]
         return zlib.compress("\n".join(lines).encode(), 1)
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> "ConfigurationDocument":
         """As it was kept."""
-        head, *lines = zlib.decompress(kept).decode().split("\n")
+        head, short, *lines = zlib.decompress(kept).decode().split("\n")
         pieces = {}
         for line in lines:
             who, flows, rows = line.split("\t")
             pieces[who] = Piece(flows, rows)
-        return cls(head=head, pieces=pieces)
+        return cls(head=head, short=short, pieces=pieces)
+
+
+def _with(head: str, flows: str, rows: str) -> str:
+    text = head.replace(FLOWS, f'"flows":[{flows}]', 1)
+    return text.replace(ROWS, f'"subscriptions":[{rows}]', 1)

@@ -6,6 +6,7 @@ headroom, against a flow that sends more than it was planned for.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -137,14 +138,16 @@ def _limits(planned: PlannedSite) -> Mapping[tuple[str, int], PacketLimit]:
 def _limit(flow: Flow, offered_packets_per_second: float) -> PacketLimit:
     planned = offered_packets_per_second * (1 - flow.drop_rate)
     if flow.enforced_at == "meter" and flow.drop_rate > 0:
-        return PacketLimit(
-            packets_per_second=max(planned, SMALLEST_LIMIT_PACKETS_PER_SECOND),
-            burst_packets=ENFORCING_BURST_PACKETS,
-        )
-    return PacketLimit(
-        packets_per_second=max(planned * BACKSTOP_HEADROOM, BACKSTOP_BURST_PACKETS),
-        burst_packets=BACKSTOP_BURST_PACKETS,
-    )
+        enforced = max(planned, SMALLEST_LIMIT_PACKETS_PER_SECOND)
+        return _packet_limit(enforced, ENFORCING_BURST_PACKETS)
+    policed = max(planned * BACKSTOP_HEADROOM, BACKSTOP_BURST_PACKETS)
+    return _packet_limit(policed, BACKSTOP_BURST_PACKETS)
+
+
+@lru_cache(maxsize=4096)
+def _packet_limit(packets_per_second: float, burst_packets: int) -> PacketLimit:
+    """Nearly all flows have the same backstop: one value for all of them."""
+    return PacketLimit(packets_per_second=packets_per_second, burst_packets=burst_packets)
 
 
 def _packets_per_second(planned: PlannedSite) -> dict[tuple[str, int], float]:

@@ -14,7 +14,7 @@ class PaceSettings:
     """
 
     quiet_seconds: float = 0.03
-    longest_wait_seconds: float = 1.0
+    longest_wait_seconds: float = 2.0
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 30.0
     poll_seconds: float = 5.0

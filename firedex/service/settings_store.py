@@ -8,12 +8,22 @@ from firedex.service import tables
 from firedex.service.change_ledger import Entry
 from firedex.service.errors import Conflict, Unknown
 from firedex.service.state_reader import setting
-from firedex.wire import Network, Scenario, from_plain, to_json, to_plain
+from firedex.wire import (
+    Network,
+    PublisherRegistration,
+    Scenario,
+    SubscriberRegistration,
+    from_json,
+    from_plain,
+    to_json,
+    to_plain,
+)
 from firedex.wire.errors import InvalidValue
 from firedex.wire.incident import Budgets, Incident, IncidentOpening, UtilityProfile
 
 __all__ = [
     "change_phase",
+    "check_network",
     "close_incident",
     "open_incident",
     "put_budgets",
@@ -106,7 +116,7 @@ def put_budgets(connection: Connection, number: int, budgets: Budgets) -> Entry:
 
 def put_network(connection: Connection, number: int, network: Network, site: Scenario) -> Entry:
     """Another network than the site's file gives; everybody must still have a place in it."""
-    _check_network(network, site)
+    check_network(network, site)
     known = {switch.id for switch in network.switches}
     for row in connection.execute(
         select(tables.registration.c.kind, tables.registration.c.id, tables.registration.c.body)
@@ -118,7 +128,8 @@ def put_network(connection: Connection, number: int, network: Network, site: Sce
     return Entry(action="network", subject=f"{len(known)} switches")
 
 
-def _check_network(network: Network, site: Scenario) -> None:
+def check_network(network: Network, site: Scenario) -> None:
+    """Refuse a network that makes no sense by itself."""
     try:
         from_plain(
             Scenario,
@@ -135,8 +146,6 @@ def _check_network(network: Network, site: Scenario) -> None:
 
 
 def _switch_of(kind: str, body: str) -> str:
-    from firedex.wire import PublisherRegistration, SubscriberRegistration, from_json
-
     if kind == "publisher":
         return from_json(PublisherRegistration, body, tolerant=True).publisher.switch
     return from_json(SubscriberRegistration, body, tolerant=True).subscriber.switch

@@ -1,7 +1,7 @@
 """From a scenario to a configuration: planned, predicted, every flow with its endpoints. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import IPv4Address
 
@@ -52,6 +52,7 @@ class PlannedSite:
     def document(self, version: int, created_at: datetime, reason: str) -> ConfigurationDocument:
         """The whole in pieces, one for each subscriber."""
         table = self.plan.table
+        prediction = _prediction_without_rows(table)
         head = Configuration(
             version=version,
             broker=self.scenario.network.broker.id,
@@ -59,7 +60,7 @@ class PlannedSite:
             created_at=created_at,
             reason=reason,
             flows=(),
-            prediction=_prediction_without_rows(table),
+            prediction=prediction,
         )
         by_subscriber: dict[str, list[dict[str, object]]] = {}
         for flow in self.flows:
@@ -75,7 +76,8 @@ class PlannedSite:
                 plain_to_json(rows[start:end]).decode()[1:-1],
             )
             start = end
-        return ConfigurationDocument(head=to_json(head), pieces=pieces)
+        short = replace(head, prediction=replace(prediction, queues=()))
+        return ConfigurationDocument(head=to_json(head), short=to_json(short), pieces=pieces)
 
 
 def plan_site(

@@ -9,6 +9,7 @@ from firedex.service.configuration_difference import difference
 from firedex.service.errors import Conflict
 from firedex.service.planner import SiteSettings
 from firedex.service.planning_scenario import planning_scenario, rate_basis
+from firedex.service.settings_store import check_network
 from firedex.service.site_plan import plan_site
 from firedex.service.site_state import DeclaredTopic, SiteState
 from firedex.wire import Configuration, WireError
@@ -51,6 +52,8 @@ def answer_what_if(
     settings: SiteSettings, state: SiteState, now: Configuration | None, change: WhatIf
 ) -> WhatIfAnswer:
     """Plan for it, and say what would differ from what is in force."""
+    if change.network is not None:
+        check_network(change.network, settings.site)
     assumed = hypothetical(state, change)
     flows = now.flows if now else ()
     try:
