@@ -56,7 +56,8 @@ class ServeOptions:
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; OSError says why not."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With its protocol named, or asyncio leaves Nagle on: 40 ms for every answer.
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
