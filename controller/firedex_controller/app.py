@@ -1,47 +1,50 @@
-"""The controller application: thin. Computes nothing; sends what is computed, in order, and waits.
-
-Meters first, then flows, then a barrier; then whatever an earlier configuration left, and another
-barrier. An answer is given when the last barrier is. Rules stay when this process dies.
-"""
+"""The controller application: thin. Hands what switches say to who keeps them right."""
 
 import logging
 import os
-from dataclasses import dataclass, field
-from time import monotonic
+import secrets
+import threading
+from ipaddress import IPv4Address
 from typing import Any
 
-from firedex.wire import SwitchRules
-from firedex_controller.api import serve_api
-from firedex_controller.errors import SwitchNotConnected, SwitchRefused
-from firedex_controller.framework import Application, handler, hub, ofp_event, ofproto, parser
-from firedex_controller.openflow_state import (
-    BASELINE,
-    FlowEntry,
-    MeterEntry,
-    OpenFlowState,
-    desired_state,
+from firedex.wire import (
+    DesiredNetwork,
+    NetworkChange,
+    NetworkStatistics,
+    NetworkTopology,
+    SwitchCapabilities,
 )
-from firedex_controller.queue_commands import apply_queues
-from firedex_controller.settings import ControllerSettings
+from firedex_controller.agent.client import AgentClient
+from firedex_controller.api import serve_api
+from firedex_controller.capabilities import capabilities
+from firedex_controller.framework import Application, handler, library, ofp_event, ofproto
+from firedex_controller.neighbour_frames import NeighbourFrames
+from firedex_controller.network_statistics import StatisticsPoll
+from firedex_controller.observed import observed_topology
+from firedex_controller.openflow_messages import packet_out
+from firedex_controller.reconciler import Reconciler
+from firedex_controller.settings import ControllerSettings, SwitchSettings
+from firedex_controller.switch_session import SwitchSession, described_ports
+from firedex_controller.topology import PortRef
 
 __all__ = ["FiredexController"]
 
 log = logging.getLogger("firedex.controller")
-BARRIER_SECONDS = 5.0
 
+arp, ethernet, ipv4 = (library(f"packet.{name}") for name in ("arp", "ethernet", "ipv4"))
+lldp, packet = library("packet.lldp"), library("packet.packet")
 
-@dataclass
-class _Switch:
-    """What is known of one switch. ``waiting`` maps a barrier's transaction to who waits for it."""
-
-    name: str
-    port: str
-    datapath: Any = None
-    desired: SwitchRules | None = None
-    queues_applied: object = None
-    meters: set[int] = field(default_factory=set)
-    waiting: dict[int, Any] = field(default_factory=dict)
-    refusals: list[str] = field(default_factory=list)
+ANNOUNCE_SECONDS = 0.4
+ANSWERS = [
+    ofp_event.EventOFPBarrierReply,
+    ofp_event.EventOFPFlowStatsReply,
+    ofp_event.EventOFPMeterConfigStatsReply,
+    ofp_event.EventOFPMeterFeaturesStatsReply,
+    ofp_event.EventOFPMeterStatsReply,
+    ofp_event.EventOFPPortDescStatsReply,
+    ofp_event.EventOFPPortStatsReply,
+    ofp_event.EventONFBundleCtrlMsg,
+]
 
 
 class FiredexController(Application):  # type: ignore[misc]  # untyped framework
@@ -52,155 +55,121 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.settings = ControllerSettings.from_environment(os.environ)
-        self._by_id = {
-            datapath: _Switch(name=name, port=port)
-            for name, (datapath, port) in self.settings.switches.items()
-        }
-        self._by_name = {switch.name: switch for switch in self._by_id.values()}
-        self._one_at_a_time = hub.Semaphore(1)
-        hub.spawn(serve_api, self)
+        self._switches = dict(self.settings.switches)
+        self._names = {s.datapath_id: name for name, s in self._switches.items()}
+        self._sessions: dict[Any, SwitchSession] = {}
+        self._frames = NeighbourFrames(secrets.token_bytes(32))
+        self._reconciler = Reconciler(self._switches, self._agent_of, self.settings.state)
+        self._statistics = StatisticsPoll(self._reconciler)
+        for work in (self._reconciler.run, self._statistics.run, self._announce):
+            threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=serve_api, args=(self,), daemon=True).start()
 
     # -- what the API asks ---------------------------------------------------------------------
 
-    def connected(self) -> dict[str, bool]:
-        """Which of the known switches have a control channel."""
-        return {name: switch.datapath is not None for name, switch in self._by_name.items()}
+    def put_network(self, network: DesiredNetwork) -> NetworkChange:
+        """Bring all switches to ``network``, or none."""
+        return self._reconciler.put_network(network)
 
-    def put_rules(self, rules: SwitchRules) -> float:
-        """Bring one switch to ``rules``; return the seconds it took until the last barrier."""
-        switch = self._by_name.get(rules.switch)
-        if switch is None or switch.datapath is None:
-            raise SwitchNotConnected(rules.switch)
-        with self._one_at_a_time:
-            start = monotonic()
-            self._apply(switch, rules)
-            switch.desired = rules
-            return monotonic() - start
+    def network(self) -> DesiredNetwork | None:
+        """What is desired now."""
+        return self._reconciler.desired
+
+    def topology(self) -> NetworkTopology:
+        """Who is where."""
+        return observed_topology(self._reconciler, self._switches)
+
+    def capabilities(self) -> list[SwitchCapabilities]:
+        """What the connected switches can do."""
+        return capabilities(self._reconciler.sessions, self._switches, self._agent_of)
+
+    def statistics(self) -> NetworkStatistics:
+        """The counters."""
+        return self._statistics.look()
+
+    def _agent_of(self, switch: SwitchSettings) -> AgentClient:
+        return AgentClient(switch.agent, token=self.settings.agent_token)
 
     # -- what switches say ---------------------------------------------------------------------
 
-    @handler.set_ev_cls(ofp_event.EventOFPSwitchFeatures, handler.CONFIG_DISPATCHER)  # type: ignore[untyped-decorator]
-    def _joined(self, event: Any) -> None:
-        switch = self._by_id.get(event.msg.datapath.id)
-        if switch is None:
-            log.warning("an unknown switch connected: datapath %x", event.msg.datapath.id)
-            return
-        switch.datapath = event.msg.datapath
-        switch.meters.clear()  # whether it kept them over its absence is not known
-        switch.queues_applied = None
-        log.info("switch %s connected", switch.name)
-        if switch.desired is not None:
-            hub.spawn(self.put_rules, switch.desired)
-            return
-        for flow in BASELINE.flows:
-            switch.datapath.send_msg(_flow_message(switch.datapath, BASELINE, flow))
-
-    @handler.set_ev_cls(ofp_event.EventOFPStateChange, handler.DEAD_DISPATCHER)  # type: ignore[untyped-decorator]
-    def _left(self, event: Any) -> None:
-        for switch in self._by_id.values():
-            if switch.datapath is event.datapath:
-                switch.datapath = None
-                log.warning("switch %s disconnected; it goes on by its rules", switch.name)
-
-    @handler.set_ev_cls(ofp_event.EventOFPBarrierReply, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
-    def _passed_barrier(self, event: Any) -> None:
-        switch = self._by_id.get(event.msg.datapath.id)
-        waiter = switch.waiting.pop(event.msg.xid, None) if switch else None
-        if waiter is not None:
-            waiter.put(None)
-
     @handler.set_ev_cls(  # type: ignore[untyped-decorator]
-        ofp_event.EventOFPErrorMsg,
-        [handler.HANDSHAKE_DISPATCHER, handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER],
+        ofp_event.EventOFPStateChange, [handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER]
     )
+    def _joined_or_left(self, event: Any) -> None:
+        datapath = event.datapath
+        if event.state == handler.DEAD_DISPATCHER:
+            session = self._sessions.pop(datapath, None)
+            if session is not None:
+                self._reconciler.switch_left(session)
+            return
+        name = self._names.get(datapath.id)
+        if name is None:
+            log.warning("an unknown switch connected: datapath %016x", datapath.id)
+            return
+        self._sessions[datapath] = self._reconciler.switch_joined(name, datapath)
+
+    @handler.set_ev_cls(ANSWERS, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
+    def _answered(self, event: Any) -> None:
+        session = self._sessions.get(event.msg.datapath)
+        if session is not None:
+            session.conversation.heard(event.msg)
+
+    @handler.set_ev_cls(ofp_event.EventOFPErrorMsg, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
     def _refused(self, event: Any) -> None:
-        switch = self._by_id.get(event.msg.datapath.id)
-        already_there = (
-            event.msg.type == ofproto.OFPET_METER_MOD_FAILED
-            and event.msg.code == ofproto.OFPMMFC_METER_EXISTS
-        )
-        if switch is not None and not already_there:
-            switch.refusals.append(f"error type {event.msg.type} code {event.msg.code}")
+        session = self._sessions.get(event.msg.datapath)
+        if session is not None:
+            session.conversation.heard_error(event.msg)
 
-    # -- sending -------------------------------------------------------------------------------
+    @handler.set_ev_cls(ofp_event.EventOFPPortStatus, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
+    def _port_changed(self, event: Any) -> None:
+        name = self._names.get(event.msg.datapath.id)
+        if name is None:
+            return
+        for port in described_ports([event.msg.desc]):
+            if event.msg.reason == ofproto.OFPPR_DELETE:
+                self._reconciler.port_removed(name, port.number)
+            else:
+                self._reconciler.port_changed(name, port)
 
-    def _apply(self, switch: _Switch, rules: SwitchRules) -> None:
-        queues = (rules.bandwidth_bits_per_second, rules.queues)
-        if switch.queues_applied != queues:
-            apply_queues(switch.port, rules.bandwidth_bits_per_second, rules.queues)
-            switch.queues_applied = queues
-        switch.refusals.clear()
-        state = desired_state(rules)
-        for meter in state.meters:
-            if meter.id not in switch.meters:
-                switch.datapath.send_msg(_meter_message(switch.datapath, meter, ofproto.OFPMC_ADD))
-            switch.datapath.send_msg(_meter_message(switch.datapath, meter, ofproto.OFPMC_MODIFY))
-        for flow in state.flows:
-            switch.datapath.send_msg(_flow_message(switch.datapath, state, flow))
-        self._barrier(switch)
-        if switch.desired is not None and switch.desired.configuration_version != state.cookie:
-            switch.datapath.send_msg(
-                _delete_flows_message(switch.datapath, switch.desired.configuration_version)
-            )
-        wanted = {meter.id for meter in state.meters}
-        for meter_id in switch.meters - wanted:
-            switch.datapath.send_msg(_delete_meter_message(switch.datapath, meter_id))
-        switch.meters = wanted
-        self._barrier(switch)
-
-    def _barrier(self, switch: _Switch) -> None:
-        request = parser.OFPBarrierRequest(switch.datapath)
-        switch.datapath.set_xid(request)
-        waiter = hub.Queue()
-        switch.waiting[request.xid] = waiter
-        switch.datapath.send_msg(request)
+    @handler.set_ev_cls(ofp_event.EventOFPPacketIn, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
+    def _packet_in(self, event: Any) -> None:
+        name = self._names.get(event.msg.datapath.id)
+        port = event.msg.match.get("in_port")
+        if name is None or port is None or port > ofproto.OFPP_MAX:
+            return
+        place = PortRef(name, port)
         try:
-            waiter.get(timeout=BARRIER_SECONDS)
-        except Exception as error:
-            raise SwitchRefused(switch.name, "no barrier reply in time") from error
-        if switch.refusals:
-            raise SwitchRefused(switch.name, "; ".join(switch.refusals))
+            frame = packet.Packet(event.msg.data)
+        except Exception:  # whatever hosts send, the framework's parsers raise anything
+            return
+        heard = frame.get_protocol(lldp.lldp)
+        if heard is not None:
+            sender = self._frames.sender(heard)
+            if sender is not None:
+                self._reconciler.heard_neighbour(place, sender)
+            return
+        source = frame.get_protocol(ethernet.ethernet)
+        if source is not None and not int(source.src[:2], 16) & 1:
+            self._reconciler.heard_host(place, source.src, _address(frame))
+
+    def _announce(self) -> None:
+        """Tell every switch's neighbours that it is there, again and again."""
+        pause = threading.Event()
+        while not pause.wait(ANNOUNCE_SECONDS):
+            for name, ports in list(self._reconciler.ports.items()):
+                session = self._reconciler.sessions.get(name)
+                for port in list(ports.values()) if session else ():
+                    if port.up:
+                        frame = self._frames.make(PortRef(name, port.number), port.hardware_address)
+                        session.datapath.send_msg(  # type: ignore[union-attr]
+                            packet_out(session.datapath, port.number, frame)  # type: ignore[union-attr]
+                        )
 
 
-def _meter_message(datapath: Any, meter: MeterEntry, command: int) -> Any:
-    flags = ofproto.OFPMF_PKTPS | ofproto.OFPMF_BURST
-    band = parser.OFPMeterBandDrop(rate=meter.packets_per_second, burst_size=meter.burst_packets)
-    return parser.OFPMeterMod(
-        datapath, command=command, flags=flags, meter_id=meter.id, bands=[band]
-    )
-
-
-def _delete_meter_message(datapath: Any, meter_id: int) -> Any:
-    return parser.OFPMeterMod(datapath, command=ofproto.OFPMC_DELETE, meter_id=meter_id)
-
-
-def _flow_message(datapath: Any, state: OpenFlowState, flow: FlowEntry) -> Any:
-    actions = []
-    if flow.dscp is not None:
-        actions.append(parser.OFPActionSetField(ip_dscp=flow.dscp))
-    if flow.queue is not None:
-        actions.append(parser.OFPActionSetQueue(flow.queue))
-    actions.append(parser.OFPActionOutput(ofproto.OFPP_NORMAL))
-    instructions = [parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)]
-    if flow.meter is not None:
-        instructions.insert(0, parser.OFPInstructionMeter(flow.meter, ofproto.OFPIT_METER))
-    return parser.OFPFlowMod(
-        datapath,
-        cookie=state.cookie,
-        priority=flow.priority,
-        match=parser.OFPMatch(**dict(flow.match)),
-        instructions=instructions,
-    )
-
-
-def _delete_flows_message(datapath: Any, cookie: int) -> Any:
-    return parser.OFPFlowMod(
-        datapath,
-        command=ofproto.OFPFC_DELETE,
-        cookie=cookie,
-        cookie_mask=0xFFFFFFFFFFFFFFFF,
-        table_id=ofproto.OFPTT_ALL,
-        out_port=ofproto.OFPP_ANY,
-        out_group=ofproto.OFPG_ANY,
-        match=parser.OFPMatch(),
-    )
+def _address(frame: Any) -> IPv4Address | None:
+    """The sender's address, where a frame says it."""
+    asked = frame.get_protocol(arp.arp)
+    sent = frame.get_protocol(ipv4.ipv4)
+    said = asked.src_ip if asked is not None else sent.src if sent is not None else None
+    address = IPv4Address(said) if said else None
+    return None if address is None or address.is_unspecified else address

@@ -6,15 +6,21 @@
     ├── FrameworkMissing      neither os-ken nor Ryu is installed, or not the one asked for
     ├── SwitchNotConnected    rules for a switch that has no control channel now
     ├── SwitchRefused         the switch answered a message with an error
+    ├── UnknownSwitch         rules for a switch that the controller was not told of
+    ├── PortUnknown           queues for a port that is not known, or not yet
     └── QueuesNotApplied      a command on the switch host failed
 """
+
+from collections.abc import Iterable
 
 __all__ = [
     "ControllerError",
     "FrameworkMissing",
+    "PortUnknown",
     "QueuesNotApplied",
     "SwitchNotConnected",
     "SwitchRefused",
+    "UnknownSwitch",
 ]
 
 
@@ -35,11 +41,30 @@ class SwitchNotConnected(ControllerError):
 
 
 class SwitchRefused(ControllerError):
-    """A switch refused a message."""
+    """A switch refused a message, or did not answer; ``rule`` says in words which."""
 
-    def __init__(self, switch: str, detail: str) -> None:
-        self.switch, self.detail = switch, detail
-        super().__init__(f"switch {switch!r} refused: {detail}")
+    def __init__(self, switch: str, detail: str, rule: str | None = None) -> None:
+        self.switch, self.detail, self.rule = switch, detail, rule
+        super().__init__(
+            f"switch {switch!r} refused {rule or 'a message'} ({detail}); the previous rules stand"
+        )
+
+
+class UnknownSwitch(ControllerError):
+    """Rules were given for a switch that the controller was not told of."""
+
+    def __init__(self, switch: str, known: Iterable[str]) -> None:
+        self.switch = switch
+        super().__init__(f"there is no switch {switch!r}; there are {', '.join(sorted(known))}")
+
+
+class PortUnknown(ControllerError):
+    """Queues were given for a port that is not known, or not yet."""
+
+    def __init__(self, switch: str, towards: str | None) -> None:
+        self.switch, self.towards = switch, towards
+        what = f"link from {switch!r} to {towards!r}" if towards else f"port of {switch!r} to hosts"
+        super().__init__(f"no {what} is known; the previous rules stand")
 
 
 class QueuesNotApplied(ControllerError):

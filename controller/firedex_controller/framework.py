@@ -18,6 +18,7 @@ __all__ = [
     "Application",
     "handler",
     "hub",
+    "library",
     "ofp_event",
     "ofproto",
     "parser",
@@ -53,6 +54,11 @@ def _prepare(name: str) -> None:
 def _module(path: str) -> Any:
     found: ModuleType = importlib.import_module(f"{PACKAGES[FRAMEWORK]}.{path}")
     return found
+
+
+def library(path: str) -> Any:
+    """A module of the framework's own library, such as ``packet.lldp``."""
+    return _module(f"lib.{path}")
 
 
 FRAMEWORK = _choose()

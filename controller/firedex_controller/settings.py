@@ -3,51 +3,64 @@ from the environment that the launcher has set."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
-__all__ = ["ControllerSettings", "parse_switch"]
+__all__ = ["DEFAULT_AGENT", "ControllerSettings", "SwitchSettings", "parse_switch"]
+
+VARIABLE = "FIREDEX_CONTROLLER_SETTINGS"
+DEFAULT_AGENT = "http://127.0.0.1:8082"
 
 
-def parse_switch(text: str) -> tuple[str, tuple[int, str]]:
-    """``NAME=DATAPATH_ID:PORT``, the port being the one whose queues FireDeX sets."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchSettings:
+    """A switch: its datapath id, the port to its own hosts, and the agent that sets its queues."""
+
+    datapath_id: int
+    hosts_port: str | None = None
+    agent: str = DEFAULT_AGENT
+
+
+def parse_switch(text: str) -> tuple[str, int, str | None]:
+    """``NAME=DATAPATH_ID[:PORT]``, the port being the one to the switch's own hosts."""
     name, _, rest = text.partition("=")
     datapath, _, port = rest.partition(":")
     try:
         number = int(datapath, 16)
     except ValueError:
         number = 0
-    if not name or number <= 0 or not port:
+    if not name or not 0 < number < 2**64:
         raise ValueError(
-            f"{text!r} is not a switch; write NAME=DATAPATH_ID:PORT, "
+            f"{text!r} is not a switch; write NAME=DATAPATH_ID or NAME=DATAPATH_ID:PORT, "
             "such as s1=0000000000000001:s1-eth3"
         )
-    return name, (number, port)
+    return name, number, port or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """The switches by name, and where the API listens."""
+    """The switches by name, where the API listens and who may use it, where state is kept."""
 
-    switches: dict[str, tuple[int, str]]
-    api_host: str
-    api_port: int
+    switches: Mapping[str, SwitchSettings]
+    api_host: str = "127.0.0.1"
+    api_port: int = 8080
+    token: str | None = field(default=None, repr=False)
+    agent_token: str | None = field(default=None, repr=False)
+    state: Path | None = None
 
     def to_environment(self) -> dict[str, str]:
         """As the launcher hands it over."""
-        return {
-            "FIREDEX_CONTROLLER_SWITCHES": json.dumps(self.switches),
-            "FIREDEX_CONTROLLER_API": f"{self.api_host}:{self.api_port}",
+        plain = {
+            **asdict(self),
+            "switches": {name: asdict(switch) for name, switch in self.switches.items()},
+            "state": str(self.state) if self.state else None,
         }
+        return {VARIABLE: json.dumps(plain)}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "ControllerSettings":
         """As the app finds it."""
-        listed = json.loads(environment.get("FIREDEX_CONTROLLER_SWITCHES", "{}"))
-        host, _, port = environment.get("FIREDEX_CONTROLLER_API", "127.0.0.1:8080").rpartition(":")
-        return cls(
-            switches={
-                name: (int(datapath), str(port)) for name, (datapath, port) in listed.items()
-            },
-            api_host=host,
-            api_port=int(port),
-        )
+        plain = json.loads(environment.get(VARIABLE, '{"switches": {}}'))
+        switches = {name: SwitchSettings(**given) for name, given in plain["switches"].items()}
+        state = Path(plain["state"]) if plain.get("state") else None
+        return cls(**{**plain, "switches": switches, "state": state})

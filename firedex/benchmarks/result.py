@@ -7,15 +7,21 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
 __all__ = ["BenchmarkResult", "Comparison", "Report", "machine"]
 
 Report = Callable[[str], None]
+SMALL = 0.05
+"""Ratios below this are said the other way round: one to so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two sides measured or stated in one run, and whether their ratio keeps its bar."""
+    """Two sides measured or stated in one run, and whether their ratio keeps its bar.
+
+    ``rounds``: the ratio of each round, where both sides were measured in turns.
+    """
 
     what: str
     left: str
@@ -24,16 +30,38 @@ class Comparison:
     right_value: float
     unit: str
     at_most: float
+    rounds: tuple[float, ...] = ()
 
     @property
     def ratio(self) -> float:
-        """Left over right."""
-        return self.left_value / self.right_value
+        """Left over right; of several rounds the median, since noise hits both sides of a round."""
+        return median(self.rounds) if self.rounds else self.left_value / self.right_value
 
     @property
     def kept(self) -> bool:
         """Whether the ratio is within its bar."""
         return self.ratio <= self.at_most
+
+    def as_text(self) -> str:
+        """For people."""
+        verdict = "kept" if self.kept else "NOT KEPT"
+        spread = ""
+        if self.rounds:
+            low, high = _readable(min(self.rounds)), _readable(max(self.rounds))
+            spread = f" ({low} to {high} in {len(self.rounds)} rounds)"
+        return "\n".join(
+            [
+                f"  {self.what}",
+                f"    {self.left}: {self.left_value:.4g} {self.unit}",
+                f"    {self.right}: {self.right_value:.4g} {self.unit}",
+                f"    ratio {_readable(self.ratio)}{spread}, "
+                f"bar at most {_readable(self.at_most)}: {verdict}",
+            ]
+        )
+
+
+def _readable(ratio: float) -> str:
+    return f"1/{1 / ratio:.3g}" if 0 < ratio < SMALL else f"{ratio:.3g}"
 
 
 def machine() -> dict[str, str]:
@@ -78,13 +106,5 @@ class BenchmarkResult:
 
     def as_text(self) -> str:
         """For people."""
-        lines = [f"{self.name}, on " + ", ".join(f"{k} {v}" for k, v in self.machine.items())]
-        for c in self.comparisons:
-            verdict = "kept" if c.kept else "NOT KEPT"
-            lines += [
-                f"  {c.what}",
-                f"    {c.left}: {c.left_value:.4g} {c.unit}",
-                f"    {c.right}: {c.right_value:.4g} {c.unit}",
-                f"    ratio {c.ratio:.3g}, bar at most {c.at_most:g}: {verdict}",
-            ]
-        return "\n".join(lines)
+        where = f"{self.name}, on " + ", ".join(f"{k} {v}" for k, v in self.machine.items())
+        return "\n".join([where, *(comparison.as_text() for comparison in self.comparisons)])

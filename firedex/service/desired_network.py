@@ -5,7 +5,7 @@ the meter enforces a drop rate it admits what is to be delivered; elsewhere it i
 headroom, against a flow that sends more than it was planned for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from firedex.wire import (
     DesiredNetwork,
     DesiredSwitch,
     Flow,
+    FlowEndpoints,
     FlowRule,
     PacketLimit,
     Scenario,
@@ -30,11 +31,12 @@ from firedex_models.topic_index import TopicIndex
 
 __all__ = ["desired_network"]
 
+HIGHEST_CLASS = 0
 BUFFER_PACKETS = 60
 GUARANTEED_SHARE = 0.02
 """Of a port, to all classes together: more would let low classes past the high ones."""
 LARGEST_GUARANTEE_BITS_PER_SECOND = 12_000.0
-ENFORCING_BURST_PACKETS = 10
+ENFORCING_BURST_PACKETS = 20
 """A meter is a threshold: with less than this it takes more from bursty flows than was planned."""
 BACKSTOP_HEADROOM = 3.0
 BACKSTOP_BURST_PACKETS = 200
@@ -56,13 +58,21 @@ def desired_network(
         subscriber.id: switches_on_path(links, scenario.network.broker.switch, subscriber.switch)
         for subscriber in scenario.subscribers
     }
-    limits = _limits(planned)
-    flows = [flow for flow in planned.flows if flow.endpoints is not None]
+    managed = {switch.id for switch in scenario.network.switches if switch.managed}
+    offered = _packets_per_second(planned)
+    flows: dict[str, list[FlowRule]] = {switch: [] for switch in managed}
     ports: dict[Port, set[int]] = {}
-    for flow in flows:
-        for port in pairwise([*way[flow.subscriber], None]):
-            if port[0] is not None:
-                ports.setdefault((port[0], port[1]), {0}).add(flow.priority)
+    for flow in planned.flows:
+        if flow.endpoints is None:
+            continue
+        rate = offered.get((flow.subscriber, flow.flow), 0.0)
+        enforced = False  # at exactly one point: the first that can
+        for here, there in pairwise([*way[flow.subscriber], None]):
+            if here is None or here not in managed:
+                continue
+            ports.setdefault((here, there), {HIGHEST_CLASS}).add(flow.priority)
+            flows[here].append(_rule(flow, flow.endpoints, _limit(flow, rate, backstop=enforced)))
+            enforced = True
     bandwidths = _bandwidths(scenario)
     return DesiredNetwork(
         configuration_version=version,
@@ -74,11 +84,7 @@ def desired_network(
                     for (here, there), classes in ports.items()
                     if here == switch.id
                 ),
-                flows=tuple(
-                    _rule(flow, limits[flow.subscriber, flow.flow])
-                    for flow in flows
-                    if switch.id in way[flow.subscriber]
-                ),
+                flows=tuple(flows[switch.id]),
             )
             for switch in scenario.network.switches
             if switch.managed
@@ -115,29 +121,19 @@ def _shaped(switch: Switch, towards: str | None, classes: set[int], bandwidth: f
     )
 
 
-def _rule(flow: Flow, limit: PacketLimit) -> FlowRule:
-    if flow.endpoints is None:
-        raise ValueError(f"flow {flow.flow} of {flow.subscriber} has no endpoints")
+def _rule(flow: Flow, endpoints: FlowEndpoints, limit: PacketLimit) -> FlowRule:
     return FlowRule(
         subscriber=flow.subscriber,
         flow=flow.flow,
         priority=flow.priority,
-        endpoints=flow.endpoints,
+        endpoints=endpoints,
         limit=limit,
     )
 
 
-def _limits(planned: PlannedSite) -> Mapping[tuple[str, int], PacketLimit]:
-    offered = _packets_per_second(planned)
-    return {
-        (flow.subscriber, flow.flow): _limit(flow, offered.get((flow.subscriber, flow.flow), 0.0))
-        for flow in planned.flows
-    }
-
-
-def _limit(flow: Flow, offered_packets_per_second: float) -> PacketLimit:
+def _limit(flow: Flow, offered_packets_per_second: float, *, backstop: bool) -> PacketLimit:
     planned = offered_packets_per_second * (1 - flow.drop_rate)
-    if flow.enforced_at == "meter" and flow.drop_rate > 0:
+    if flow.enforced_at == "meter" and flow.drop_rate > 0 and not backstop:
         enforced = max(planned, SMALLEST_LIMIT_PACKETS_PER_SECOND)
         return _packet_limit(enforced, ENFORCING_BURST_PACKETS)
     policed = max(planned * BACKSTOP_HEADROOM, BACKSTOP_BURST_PACKETS)

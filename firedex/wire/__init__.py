@@ -53,7 +53,6 @@ from firedex.wire.prediction import (
 )
 from firedex.wire.registrations import PublisherRegistration, SubscriberRegistration
 from firedex.wire.reports import Heartbeat, Statistics, TopicCount
-from firedex.wire.rules import Meter, Queue, Rule, SwitchRules
 from firedex.wire.scenario import (
     DropPolicy,
     Planning,
@@ -116,7 +115,6 @@ __all__ = [
     "LinearUtility",
     "Link",
     "LogUtility",
-    "Meter",
     "Method",
     "ModelName",
     "Network",
@@ -139,13 +137,11 @@ __all__ = [
     "Publication",
     "Publisher",
     "PublisherRegistration",
-    "Queue",
     "QueueCounters",
     "QueueKind",
     "QueuePrediction",
     "Ranking",
     "ReservedBudget",
-    "Rule",
     "Scenario",
     "ShapedPort",
     "SimulatedClass",
@@ -166,7 +162,6 @@ __all__ = [
     "SwitchChange",
     "SwitchPort",
     "SwitchPrediction",
-    "SwitchRules",
     "SwitchStatistics",
     "SwitchStatus",
     "Topic",

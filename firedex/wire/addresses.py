@@ -1,8 +1,9 @@
 """Addresses that people and configurations give: HOST:PORT, and URLs of our own parts."""
 
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-__all__ = ["http_address", "parse_host_port"]
+__all__ = ["http_address", "is_loopback", "parse_host_port"]
 
 LARGEST_PORT = 65_535
 
@@ -25,3 +26,11 @@ def http_address(url: str) -> tuple[str, int]:
     if parts.scheme != "http" or not parts.hostname or not port:
         raise ValueError(f"{url!r} is not a URL of the form http://HOST:PORT")
     return parts.hostname, port
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -10,6 +10,10 @@ import numpy as np
 from firedex.wire import Configuration, Scenario
 from firedex.wire.mqtt_names import matches
 from firedex_clients.delivery_log import read_records
+from firedex_emulation.emulated_propagation import (
+    propagation_from_publishers,
+    propagation_to_subscribers,
+)
 
 __all__ = ["FilterMeasurement", "WayMeasurement", "measure_way"]
 
@@ -39,6 +43,7 @@ class WayMeasurement:
     host_seconds: float
     filters: tuple[FilterMeasurement, ...]
     stalled_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -48,7 +53,7 @@ class WayMeasurement:
     def from_plain(cls, data: Mapping[str, Any]) -> "WayMeasurement":
         """From what ``as_plain`` gave."""
         filters = tuple(FilterMeasurement(**row) for row in data["filters"])
-        return cls(**{**data, "filters": filters})
+        return cls(**{**data, "filters": filters, "notes": tuple(data.get("notes", ()))})
 
 
 def measure_way(
@@ -61,16 +66,19 @@ def measure_way(
     """Put ``sent`` (topic and time of each event) beside the delivery records in ``folder``.
 
     What was published before the first of ``sent`` were probes on the idle network: their median
-    delay is the time that hosts and switch take by themselves.
+    delay, but for that of the links, is the time that hosts and switch take by themselves.
     """
+    down = propagation_to_subscribers(scenario)
+    up = _propagation_of_topics(scenario)
     started = min((at for _, at in sent), default=float("inf"))
     arrived: dict[str, list[float]] = {}
     delivered: dict[str, int] = {}
     probes: list[float] = []
     for subscriber in scenario.subscribers:
         table = read_records(folder / f"{way}-{subscriber.id}.parquet").to_pydict()
-        for name, published, received in zip(
+        for name, topic, published, received in zip(
             table["filter"],
+            table["topic"],
             table["published_at_seconds"],
             table["received_at_seconds"],
             strict=True,
@@ -80,8 +88,11 @@ def measure_way(
             delivered[name] = delivered.get(name, 0) + (published is None or published >= started)
             if published is None:
                 continue
-            kept = arrived.setdefault(name, []) if published >= started else probes
-            kept.append(received - published)
+            if published >= started:
+                arrived.setdefault(name, []).append(received - published)
+            else:
+                by_links = down[subscriber.id] + up.get(topic, 0.0)
+                probes.append(received - published - by_links)
     host_seconds = float(np.median(probes)) if probes else 0.0
     topics = [topic for topic, _ in sent]
     filters = dict.fromkeys(s.filter for who in scenario.subscribers for s in who.subscriptions)
@@ -101,6 +112,16 @@ def measure_way(
             for name in filters
         ),
     )
+
+
+def _propagation_of_topics(scenario: Scenario) -> dict[str, float]:
+    """From who publishes a topic to the broker; the mean, where several do."""
+    of_publisher = propagation_from_publishers(scenario)
+    found: dict[str, list[float]] = {}
+    for publisher in scenario.publishers:
+        for publication in publisher.publications:
+            found.setdefault(publication.topic, []).append(of_publisher[publisher.id])
+    return {topic: sum(seconds) / len(seconds) for topic, seconds in found.items()}
 
 
 def _measure(

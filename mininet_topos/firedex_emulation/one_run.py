@@ -8,13 +8,14 @@ from pathlib import Path
 
 from firedex.scenario_file import read_scenario
 from firedex.wire import Configuration, Scenario, from_json, to_json
+from firedex_emulation.emulated_network import build_network
 from firedex_emulation.errors import EmulationError
 from firedex_emulation.measurement import measure_way
+from firedex_emulation.network_plan import EDGE_ADDRESS
 from firedex_emulation.sandbox import RUN, settle_in
 from firedex_emulation.site_processes import CONTROLLER_PORT, SERVICE_URL, SiteProcesses
 from firedex_emulation.stall_meter import StallMeter
 from firedex_emulation.switch_host import start_open_vswitch
-from firedex_emulation.trunk_topology import EDGE_ADDRESS, build_trunk
 
 __all__ = ["WAYS", "as_run"]
 
@@ -37,7 +38,9 @@ def as_run(scenario: Scenario, way: str) -> Scenario:
     return scenario
 
 
-def main(source: str, way: str, framework: str, seconds: str, seed: str, out: str) -> None:
+def main(
+    source: str, way: str, framework: str, seconds: str, seed: str, out: str, topology: str
+) -> None:
     """Run, and print what was measured as JSON; without ``out`` the records go with the sandbox."""
     settle_in()
     records = Path(out) if out else RUN / "records"
@@ -47,20 +50,20 @@ def main(source: str, way: str, framework: str, seconds: str, seed: str, out: st
     whole.write_text(to_json(scenario))
     site.write_text(to_json(replace(scenario, publishers=(), subscribers=(), topics=())))
     start_open_vswitch()
-    network = build_trunk(scenario, CONTROLLER_PORT)
+    network = build_network(scenario, controller_port=CONTROLLER_PORT, topology=topology)
     processes = SiteProcesses(network)
     processes.start_controller(framework)
     processes.start_edge(site)
     for name, host in network.publishers.items():
         program = [sys.executable, "-m", "firedex_emulation.publisher_program", str(whole), name]
         program += [SERVICE_URL, EDGE_ADDRESS, seconds, seed, str(RUN)]
-        processes.start(name, program, host)
+        processes.start(name, program, host.node)
         processes.wait_for_file(name, "ready")
     for name, host in network.subscribers.items():
         program = [sys.executable, "-m", "firedex_emulation.subscriber_program", str(whole), name]
-        program += [network.addresses[name], SERVICE_URL, str(RUN)]
+        program += [host.address, SERVICE_URL, str(RUN)]
         program += [str(records / f"{way}-{name}.parquet"), way]
-        processes.start(name, program, host)
+        processes.start(name, program, host.node)
         processes.wait_for_file(name, "ready")
     time.sleep(1.0)  # the gateway asks for the configuration four times a second
     (RUN / "calibrate").touch()

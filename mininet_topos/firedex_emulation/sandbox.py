@@ -3,13 +3,20 @@
 An emulation runs in network, process and mount namespaces of its own, with an empty ``/run``. Its
 links, bridges, queues, processes and sockets exist only there: when the first process ends, however
 it ends, the kernel takes all of it away. Nothing is cleaned up by name, because nothing is outside.
+
+It ends with the process that started it, in two ways: the kernel ends ``unshare``, with that the
+sandbox's first process, and with that all of it; and the first process ends by itself when its
+lifeline (standard input) does, should the one have died before the other was told of it. It is a
+session of its own, so that Ctrl-C reaches only who started it.
 """
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from firedex_emulation.errors import CannotEmulate
@@ -41,11 +48,16 @@ def check_requirements() -> None:
         raise CannotEmulate(f"not installed: {', '.join(sorted(missing))} (apt-get install them)")
 
 
-def run_in_sandbox(module: str, arguments: Sequence[str], *, timeout_seconds: float) -> str:
+def run_in_sandbox(
+    module: str,
+    arguments: Sequence[str],
+    *,
+    timeout_seconds: float,
+    started: Callable[[int], None] = lambda _: None,
+) -> str:
     """Run a Python module in a new sandbox; return what it printed.
 
-    The sandbox dies with this process: when it goes the kernel ends ``unshare``, with that the
-    sandbox's first process, and with that all of it.
+    ``started`` is told the process number of what keeps the sandbox alive.
     """
     check_requirements()
     command = [
@@ -66,10 +78,16 @@ def run_in_sandbox(module: str, arguments: Sequence[str], *, timeout_seconds: fl
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}:{SYSTEM_PATHS}",
     }
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment, stdin=subprocess.DEVNULL
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
     ) as process:
         try:
-            printed, _ = process.communicate(timeout=timeout_seconds)
+            started(process.pid)
+            printed = _read_all(process, timeout_seconds)
         except BaseException:
             process.kill()
             process.wait()
@@ -79,8 +97,35 @@ def run_in_sandbox(module: str, arguments: Sequence[str], *, timeout_seconds: fl
     return printed
 
 
+def _read_all(process: subprocess.Popen[str], timeout_seconds: float) -> str:
+    """What the process prints. Its standard input stays open: ``communicate`` would close it."""
+    lifeline, process.stdin = process.stdin, None
+    try:
+        printed, _ = process.communicate(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        raise CannotEmulate(f"the emulation was not done after {timeout_seconds:.0f} s") from None
+    finally:
+        if lifeline is not None:
+            lifeline.close()
+    return printed
+
+
 def settle_in() -> None:
-    """First thing inside: an empty ``/run``, and a loopback that is up."""
+    """First thing inside: hold on to the lifeline; an empty ``/run``; a loopback that is up."""
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        threading.Thread(target=_end_with_lifeline, args=(os.dup(0),), daemon=True).start()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)  # so that nobody else inherits the lifeline
+        os.close(nothing)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"], check=True)
     RUN.mkdir()
+    temporary = RUN / "tmp"
+    temporary.mkdir()
+    os.environ["TMPDIR"] = str(temporary)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def _end_with_lifeline(lifeline: int) -> None:
+    while os.read(lifeline, 1):
+        pass
+    os._exit(1)

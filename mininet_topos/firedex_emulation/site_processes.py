@@ -1,6 +1,7 @@
 """The parts of an emulated site as processes on their hosts, each awaited until it answers."""
 
 import json
+import secrets
 import socket
 import subprocess
 import sys
@@ -10,19 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from firedex_emulation.errors import PartFailed
-from firedex_emulation.sandbox import RUN
-from firedex_emulation.trunk_topology import (
-    EDGE_ADDRESS,
+from firedex_emulation.emulated_network import (
     EDGE_MANAGEMENT,
     HOST_MANAGEMENT,
-    TrunkNetwork,
+    EmulatedNetwork,
 )
+from firedex_emulation.errors import PartFailed
+from firedex_emulation.network_plan import EDGE_ADDRESS
+from firedex_emulation.sandbox import RUN
 
 __all__ = ["CONTROLLER_PORT", "SERVICE_URL", "SiteProcesses"]
 
 CONTROLLER_PORT = 6653
 CONTROLLER_API_PORT = 8080
+AGENT_PORT = 8082
 SERVICE_PORT = 8088
 BROKER_PORT = 1883
 GATEWAY_PORT = 1884
@@ -42,9 +44,10 @@ log_type none
 class SiteProcesses:
     """Starts the parts in order. They end with the sandbox; ``check`` says if one died before."""
 
-    def __init__(self, network: TrunkNetwork) -> None:
+    def __init__(self, network: EmulatedNetwork) -> None:
         self._network = network
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._token = secrets.token_urlsafe(16)
 
     def start(self, name: str, command: list[str], on: object = None) -> None:
         """Start a part on a Mininet host (or beside the switch); its output goes to a log."""
@@ -56,29 +59,38 @@ class SiteProcesses:
         self._running[name] = launch(command, **options)
 
     def start_controller(self, framework: str) -> None:
-        """The controller, beside the switch."""
-        name = self._network.switch
-        switch = f"{name}={self._network.core_datapath}:{self._network.trunk_port}"
+        """The switch agent and the controller, beside the switches."""
+        self.start(
+            "switch-agent", [*_firedex("switch-agent"), "--listen", f"127.0.0.1:{AGENT_PORT}"]
+        )
+        self.wait_for("switch-agent", lambda: _answers("127.0.0.1", AGENT_PORT))
         self.start(
             "controller",
-            [*_firedex("controller"), "--switch", switch, "--framework", framework]
-            + ["--listen", f"127.0.0.1:{CONTROLLER_PORT}"]
-            + ["--api", f"{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"],
+            [*_firedex("controller"), *self._network.controller_options()]
+            + ["--framework", framework, "--listen", f"127.0.0.1:{CONTROLLER_PORT}"]
+            + ["--api", f"{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}", "--token", self._token]
+            + ["--agent", f"http://127.0.0.1:{AGENT_PORT}"]
+            + ["--state", str(RUN / "controller.json")],
         )
-        url = f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}/v1/switches"
-        self.wait_for("controller", lambda: _fetch(url)["connected"][name] is True)
+        url = f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}/v1/topology"
+
+        def all_settled() -> bool:
+            return all(switch["settled"] for switch in _fetch(url, self._token)["switches"])
+
+        self.wait_for("controller", all_settled)
 
     def start_edge(self, site: Path) -> None:
         """Broker, configuration service and gateway, on the edge host."""
         configuration = RUN / "mosquitto.conf"
         configuration.write_text(MOSQUITTO_CONFIGURATION)
-        edge = self._network.edge
+        edge = self._network.edge.node
         self.start("broker", ["mosquitto", "-c", str(configuration)], edge)
         self.wait_for("broker", lambda: _answers(EDGE_MANAGEMENT, BROKER_PORT))
         self.start(
             "service",
             [*_firedex("serve"), str(site), "--listen", f"0.0.0.0:{SERVICE_PORT}"]
             + ["--controller", f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"]
+            + ["--controller-token", self._token]
             + ["--gateway", f"{EDGE_ADDRESS}:{GATEWAY_PORT}"]
             + ["--state", str(RUN / "service.sqlite")],
             edge,
@@ -139,8 +151,10 @@ def _firedex(command: str) -> list[str]:
     return [sys.executable, "-W", "ignore", "-c", "from firedex.cli import main; main()", command]
 
 
-def _fetch(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310  # our own addresses
+def _fetch(url: str, token: str = "") -> Any:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    asked = urllib.request.Request(url, headers=headers)  # noqa: S310  # our own addresses
+    with urllib.request.urlopen(asked, timeout=2) as answer:  # noqa: S310
         return json.load(answer)
 
 

@@ -1,4 +1,4 @@
-"""A small site to serve, and the registrations, flows and rules that tests change one thing about.
+"""A small site to serve, and the registrations and flows that tests change one thing about.
 
 ::
 
@@ -15,17 +15,13 @@ from firedex.wire import (
     Flow,
     FlowEndpoints,
     LogUtility,
-    Meter,
     Publication,
     Publisher,
     PublisherRegistration,
-    Queue,
-    Rule,
     Scenario,
     Subscriber,
     SubscriberRegistration,
     Subscription,
-    SwitchRules,
     Topic,
     from_plain,
 )
@@ -36,7 +32,6 @@ __all__ = [
     "publisher",
     "site",
     "subscriber",
-    "switch_rules_of",
 ]
 
 NOBODY_DROPS: Mapping[str, Any] = {"drop_policy": "flat", "flows_per_subscriber": 2}
@@ -131,39 +126,4 @@ def configuration(*flows: Flow, version: int = 1) -> Configuration:
         created_at=datetime(2025, 3, 1, tzinfo=UTC),
         reason="a test",
         flows=flows,
-    )
-
-
-def switch_rules_of(*, priorities: tuple[int, ...] = (0, 1), version: int = 7) -> SwitchRules:
-    """Rules for the switch ``core``: a queue, a meter and a rule for each of ``priorities``."""
-    return SwitchRules(
-        switch="core",
-        configuration_version=version,
-        bandwidth_bits_per_second=5e6,
-        queues=tuple(
-            Queue(
-                priority=each,
-                dscp=46 - 2 * each,
-                guaranteed_bits_per_second=12_000,
-                limit_packets=60,
-            )
-            for each in priorities
-        ),
-        meters=tuple(
-            Meter(id=each + 1, packets_per_second=200.4, burst_packets=200) for each in priorities
-        ),
-        rules=tuple(
-            Rule(
-                transport="tcp",
-                source_address=IPv4Address("10.0.0.10"),
-                source_port=1884,
-                destination_address=IPv4Address("10.0.0.101"),
-                destination_port=20_000 + each,
-                priority=each,
-                dscp=46 - 2 * each,
-                meter=each + 1,
-                towards="crew",
-            )
-            for each in priorities
-        ),
     )

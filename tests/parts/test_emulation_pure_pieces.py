@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,17 @@ def test_probes_before_the_traffic_are_the_hosts_own_time(tmp_path: Path) -> Non
     assert found.host_seconds == pytest.approx(0.002)
     assert (alarm.delivered, alarm.delay_mean_seconds) == (1, pytest.approx(0.25))
     assert alarm.delay_predicted_seconds == pytest.approx(0.002 + 0.002)
+
+
+def test_what_links_take_is_not_the_hosts_own_time(tmp_path: Path) -> None:
+    switches = tuple(replace(s, propagation_seconds=0.01) for s in SCENARIO.network.switches)
+    slow = replace(SCENARIO, network=replace(SCENARIO.network, switches=switches))
+    for who in ("engine1", "engine2"):
+        probe = record(ALARM, who, 0, published_at_seconds=990.0, received_at_seconds=990.022)
+        write_records(tmp_path / f"firedex-{who}.parquet", [probe])
+    sent = [(ALARM, START_SECONDS)]
+    found = measure_way(slow, "firedex", predicted_configuration(), sent, tmp_path)
+    assert found.host_seconds == pytest.approx(0.002), "lan and core take 10 ms each"
 
 
 def test_machines_get_plain_data(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 import pytest
-import waitress
-import waitress.adjustments
 from click.testing import CliRunner, Result
 
 from firedex.cli import part_commands
@@ -37,12 +35,11 @@ class Started(Exception):
 
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(*_: Any, **options: Any) -> None:
-        waitress.adjustments.Adjustments(**options)  # refuses what waitress would
+    def start(*_: Any, **__: Any) -> None:
         raise Started
 
     monkeypatch.setattr(Relay, "serve", start)
-    monkeypatch.setattr(waitress, "serve", start)
+    monkeypatch.setattr("firedex.service.command.serve_until_stopped", start)
 
 
 @pytest.fixture
@@ -208,7 +205,7 @@ def test_serve_refuses_to_listen_nowhere(site_file: str, tmp_path: Path, text: s
 def test_controller_refuses_a_switch_that_is_none(text: str) -> None:
     result = run("controller", "--switch", text)
     assert result.exit_code == 2
-    assert "write NAME=DATAPATH_ID:PORT" in " ".join(result.stderr.split())
+    assert "write NAME=DATAPATH_ID or NAME=DATAPATH_ID:PORT" in " ".join(result.stderr.split())
 
 
 def test_controller_wants_a_switch() -> None:

@@ -1,6 +1,7 @@
 """What a benchmark reports; none is run here."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from firedex.benchmarks import BENCHMARKS, BenchmarkResult
 from firedex.benchmarks.city import city
 from firedex.benchmarks.result import Comparison, machine
+from firedex.benchmarks.timing import seconds_by_round
 from firedex_models import predict
 
 
@@ -50,6 +52,22 @@ def test_a_result_for_people_has_both_sides_the_ratio_and_the_verdict() -> None:
         "    ratio 0.25, bar at most 1: kept"
     )
     assert result(left=3.0).as_text().endswith("ratio 1.5, bar at most 1: NOT KEPT")
+
+
+def test_of_several_rounds_the_median_counts_and_the_range_is_said() -> None:
+    made = replace(comparison(at_most=0.01), rounds=(0.005, 0.02, 0.004))
+    assert made.ratio == 0.005
+    assert made.kept
+    assert made.as_text().endswith(
+        "ratio 1/200 (1/250 to 1/50 in 3 rounds), bar at most 1/100: kept"
+    )
+
+
+def test_rounds_measure_everything_in_turns() -> None:
+    done: list[str] = []
+    rounds = list(seconds_by_round(2, lambda: done.append("one"), lambda: done.append("other")))
+    assert done == ["one", "other"] * 2
+    assert [len(seconds) for seconds in rounds] == [2, 2]
 
 
 def test_a_result_for_machines_is_json_with_ratio_and_verdict() -> None:

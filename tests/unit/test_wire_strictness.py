@@ -97,7 +97,7 @@ def test_tolerance_extends_to_unknown_keys_only() -> None:
             "drop_rate",
         ),
         (wire.Assignment, {"subscriber": "c", "filter": "a", "flow": 0}, "priority"),
-        (wire.Meter, {"id": 1, "burst_packets": 1}, "packets_per_second"),
+        (wire.PacketLimit, {"burst_packets": 1}, "packets_per_second"),
     ],
 )
 def test_a_number_is_a_finite_number_and_nothing_else(

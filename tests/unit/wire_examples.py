@@ -117,19 +117,6 @@ SWITCH_STATISTICS = wire.SwitchStatistics(
     queues=(QUEUE_COUNTERS,),
     ports=(PORT_COUNTERS,),
 )
-QUEUE = wire.Queue(priority=0, dscp=46, guaranteed_bits_per_second=12_000.0, limit_packets=100)
-METER = wire.Meter(id=7, packets_per_second=12.5, burst_packets=10)
-RULE = wire.Rule(
-    transport="tcp",
-    source_address="10.0.0.1",
-    source_port=1883,
-    destination_address="10.0.0.5",
-    destination_port=20_000,
-    priority=0,
-    dscp=46,
-    meter=7,
-    towards="command",
-)
 TOPIC_COUNT = wire.TopicCount(
     topic="smoke/1", offered_events=10, delivered_events=9, missing_events=1, payload_bytes=459
 )
@@ -216,9 +203,6 @@ EXAMPLES: tuple[Any, ...] = (
     SWITCH_PREDICTION,
     QUEUE_PREDICTION,
     PREDICTION,
-    QUEUE,
-    METER,
-    RULE,
     TOPIC_COUNT,
     SUBSCRIPTION,
     PUBLICATION,
@@ -325,14 +309,6 @@ EXAMPLES: tuple[Any, ...] = (
         meters=True,
         meter_packets_per_second=True,
         bundles=False,
-    ),
-    wire.SwitchRules(
-        switch="s1",
-        configuration_version=3,
-        bandwidth_bits_per_second=1e6,
-        queues=(QUEUE,),
-        meters=(METER,),
-        rules=(RULE,),
     ),
     wire.PublisherRegistration(
         publisher=wire.Publisher(id="sensors", switch="s0"),

@@ -24,7 +24,7 @@ class Batch:
 
     ``key`` is what a stage knows them by: the source before the broker, the stream behind it.
     ``time``: when they reach the next queue, or have arrived. ``factor``: the publication's size
-    over the mean.
+    over the mean. Columns are replaced and never written to: several may be one array.
     """
 
     publication: Integers

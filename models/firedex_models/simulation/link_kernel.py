@@ -6,7 +6,8 @@ one being sent has left it, and while none is there is room for one more, which 
 
 ``SHARED``: ``room`` packets in all; when it is full, an arrival of the lowest waiting class or
 below is dropped, any other evicts the last packet of that class (paper §5.3). ``PER_CLASS``:
-``room`` packets for each class; the oldest gives way (Open vSwitch's leaves).
+``room`` packets for each class; the oldest gives way (Open vSwitch's leaves). ``ENDLESS`` buffers
+have a faster kernel of their own (``endless_kernel``) where nothing is shaped.
 
 A call works off the arrivals of one slice of time. The first ``carried`` packets are those that
 were still waiting before; whoever waits at the end is ``WAITING`` and to be carried to the next.

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from firedex_models.network_hops import Hop, Route
 from firedex_models.simulation.batch import AT_BUFFER, AT_METER, DELIVERED, ON_LINK, Batch, Timeline
+from firedex_models.simulation.endless_kernel import transmit_endless
 from firedex_models.simulation.link_kernel import (
     ENDLESS,
     PER_CLASS,
@@ -71,6 +72,7 @@ class _Stage:
         self, route: Route, depth: int, traveller: Traveller, generator: np.random.Generator
     ) -> None:
         self._hop_of_key = route.stage[traveller.way, depth]
+        self._all_cross = bool((self._hop_of_key >= 0).all())
         earlier = route.stage[traveller.way, :depth]
         managed = np.array([hop.switch.managed for hop in route.hops] + [False])
         self._generator, self._traveller = generator, traveller
@@ -82,14 +84,20 @@ class _Stage:
         self._polices = managed[self._hop_of_key] & ~managed[earlier].any(axis=1)
 
     def feed(self, batch: Batch, until: float) -> Batch:
-        here = (batch.fate == DELIVERED) & (self._hop_of_key[batch.key] >= 0)
+        here = batch.fate == DELIVERED
+        if not self._all_cross:
+            here &= self._hop_of_key[batch.key] >= 0
         passing = batch.take(~here)
         due = self._look_up(self._timeline.due(batch.take(here), until))
         due = self._looked_up.due(due, until)  # a lookup can last beyond the slice
         due, policed = self._police(due)
+        return Batch.joined(passing, policed, *self._send(due, until))
+
+    def _send(self, due: Batch, until: float) -> list[Batch]:
+        if len(self.ports) == 1:
+            return [port.feed(due, until) for port in self.ports.values()]
         hop = self._hop_of_key[due.key]
-        sent = [port.feed(due.take(hop == n), until) for n, port in self.ports.items()]
-        return Batch.joined(passing, policed, *sent)
+        return [port.feed(due.take(hop == n), until) for n, port in self.ports.items()]
 
     def _look_up(self, due: Batch) -> Batch:
         """The inbound queue of every managed switch (M/M/1), shared by its ports."""
@@ -164,15 +172,21 @@ class _Port:
         return self._arrived(gone, departure[~waits])
 
     def _departures(self, packets: Batch, service: Floats, carried: int, until: float) -> Floats:
-        priority = self._traveller.priority[packets.key]
-        if self._classes == 1:
-            priority = np.zeros(len(packets), dtype=np.int32)
+        priority = (
+            self._traveller.priority[packets.key]
+            if self._classes > 1
+            else np.zeros(len(packets), dtype=np.int32)
+        )
         departure: Floats
         if self._burst > 0 or self._guaranteed > 0:
             departure, found = transmit_shaped(
                 packets.time, priority, service, self._classes, self._kind, self._room, carried,
                 until, self._state, self._owed, self._full, self._burst, self._guaranteed,
             )  # fmt: skip
+        elif self._kind == ENDLESS:
+            departure, self._free, found = transmit_endless(
+                packets.time, priority, service, self._classes, carried, until, self._free
+            )
         else:
             departure, self._free, found = transmit_plain(
                 packets.time, priority, service, self._classes, self._kind, self._room, carried,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from firedex.wire import Scenario
 from firedex_models.network_hops import Route, uplinks
 from firedex_models.simulation.batch import Batch
+from firedex_models.simulation.weighted_choice import WeightedChoice
 
 __all__ = ["Clock", "Sources", "sources_of"]
 
@@ -63,7 +64,7 @@ class Clock:
         self._sources, self._generator = sources, generator
         self._published = 0
         self._poisson = np.flatnonzero(~sources.periodic & (sources.rate > 0))
-        self._share = np.cumsum(sources.rate[self._poisson])
+        self._choice = WeightedChoice(sources.rate[self._poisson])
         self._periodic = np.flatnonzero(sources.periodic & (sources.rate > 0))
         # a phase of its own for each: nobody winds publishers' clocks
         self._next = generator.random(len(self._periodic)) / sources.rate[self._periodic]
@@ -71,14 +72,12 @@ class Clock:
     def publish(self, start: float, end: float) -> Batch:
         """Everything that is published between two moments, in order."""
         times, keys = [], []
-        total = float(self._share[-1]) if len(self._share) else 0.0
-        if total > 0:
-            count = int(self._generator.poisson(total * (end - start)))
+        if self._choice.total > 0:
+            count = int(self._generator.poisson(self._choice.total * (end - start)))
             # gaps over their sum: uniform moments, already in order
             gaps = np.cumsum(self._generator.exponential(size=count + 1))
             times.append(start + (end - start) * (gaps[:-1] / gaps[-1]))
-            chosen = np.searchsorted(self._share, self._generator.random(count) * total)
-            keys.append(self._poisson[np.minimum(chosen, len(self._poisson) - 1)])
+            keys.append(self._poisson[self._choice.positions(self._generator.random(count))])
         for row, source in enumerate(self._periodic.tolist()):
             period = 1.0 / self._sources.rate[source]
             moments = np.arange(self._next[row], end, period)
@@ -91,9 +90,17 @@ class Clock:
         if len(times) > 1:
             order = np.argsort(time, kind="stable")
             time, key = time[order], key[order]
-        factor = np.ones(len(time))
-        random = np.flatnonzero(self._sources.exponential[key])
-        factor[random] = self._generator.exponential(size=len(random))
         number = self._published + np.arange(len(time))
         self._published += len(time)
-        return Batch(number, key, key, time, factor, time.copy(), np.zeros(len(time), np.int8))
+        nothing_yet = np.zeros(len(time), np.int8)
+        return Batch(number, key, key, time, self._factors(key), time, nothing_yet)
+
+    def _factors(self, key: NDArray[np.int32]) -> Floats:
+        """The size of each publication over the mean."""
+        exponential = self._sources.exponential
+        if exponential.all():
+            return self._generator.exponential(size=len(key))
+        factor = np.ones(len(key))
+        random = np.flatnonzero(exponential[key])
+        factor[random] = self._generator.exponential(size=len(random))
+        return factor

@@ -1,0 +1,71 @@
+"""A thousand flows under traffic; half of them change class or meter, in one PUT, several times."""
+
+import json
+import sys
+import time
+
+import numpy as np
+from desired_examples import flow_rule, network, shaped_port
+
+from experiments.switch_lab import Lab
+from firedex.wire import DesiredNetwork
+
+FLOWS = 1000
+PACKETS_PER_SECOND_EACH = 2.0
+ROUNDS = 3
+SECONDS = 9.0
+PAYLOAD_BYTES = 100
+FIRST_PORT = 20_000
+
+
+def wanted(version: int) -> DesiredNetwork:
+    """Even flows stay as they are; of the odd ones half change class and half their meter."""
+    flows = []
+    for number in range(FLOWS):
+        change = version % 2 if number % 2 else 0
+        flows.append(
+            flow_rule(
+                flow=number,
+                priority=(number + (change if number % 4 == 1 else 0)) % 8,
+                packets_per_second=200.0 + (100.0 * change if number % 4 == 3 else 0.0),
+            )
+        )
+    return network(*flows, version=version, ports=(shaped_port(8, bandwidth_bits_per_second=1e8),))
+
+
+def main(framework: str) -> None:
+    lab = Lab(framework)
+    lab.start_parts()
+    first = lab.put(wanted(1))
+    generator = np.random.default_rng(3)
+    each = int(SECONDS * PACKETS_PER_SECOND_EACH)
+    start = generator.uniform(0, 1 / PACKETS_PER_SECOND_EACH, FLOWS)
+    seconds = (start[:, None] + np.arange(each) / PACKETS_PER_SECOND_EACH).ravel()
+    stream = np.repeat(np.arange(FLOWS), each)
+    size = np.full(len(seconds), PAYLOAD_BYTES)
+    changes = []
+    with lab.traffic(seconds, stream, size, FIRST_PORT + 2 * stream) as look:
+        for version in range(2, 2 + ROUNDS):
+            time.sleep(SECONDS / (ROUNDS + 2))
+            changes.append(lab.put(wanted(version)))
+        seen = look()
+    got = np.bincount(seen.stream, minlength=FLOWS)
+    unchanged = [n for n in range(FLOWS) if n % 2 == 0]
+    reordered = sum(bool(np.any(np.diff(seen.number[seen.stream == n]) < 0)) for n in unchanged)
+    print(
+        json.dumps(
+            {
+                "first": first,
+                "changes": changes,
+                "sent": int(seen.sent.sum()),
+                "lost": int((seen.sent - got).sum()),
+                "lossy_flows": int((seen.sent > got).sum()),
+                "reordered_unchanged_flows": reordered,
+                "longest_delay_seconds": float(seen.delay_seconds.max()),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,20 @@
+"""Runs the controller's suite inside the sandbox, on a real Open vSwitch."""
+
+import contextlib
+import os
+import sys
+
+import pytest
+
+from firedex_emulation.sandbox import settle_in
+from firedex_emulation.switch_host import start_open_vswitch
+
+if __name__ == "__main__":
+    settle_in()
+    start_open_vswitch()
+    os.environ["FIREDEX_SUITE_SWITCH"] = "ovs"
+    with contextlib.redirect_stdout(sys.stderr):
+        code = pytest.main(
+            ["-q", "-p", "no:cacheprovider", sys.argv[1], f"--basetemp={sys.argv[2]}"]
+        )
+    sys.exit(code)

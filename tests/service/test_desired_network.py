@@ -1,0 +1,119 @@
+"""From a configuration to what the controller is asked for."""
+
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+from parts_site import publisher, subscriber
+from test_site_plan import TOPICS, planned, switches
+
+from firedex.service.desired_network import desired_network
+from firedex.wire import DesiredSwitch, SubscriberRegistration
+from firedex.wire.packet_sizes import LARGEST_SEGMENT_BYTES, STAMP_BYTES, mqtt_publish_bytes
+
+
+def core_of(*subscribers: SubscriberRegistration, **changes: Any) -> DesiredSwitch:
+    (core,) = desired_network(planned(subscribers, **changes), 3).switches
+    return core
+
+
+def test_every_flow_has_a_rule_with_its_endpoints_and_class() -> None:
+    made = planned([subscriber("crew", "smoke/#", "camera/#", address="10.0.0.101")])
+    asked = desired_network(made, 3)
+    (core,) = asked.switches
+    assert (core.switch, asked.configuration_version) == ("core", 3)
+    assert [(r.flow, r.priority, r.endpoints) for r in core.flows] == [
+        (flow.flow, flow.priority, flow.endpoints) for flow in made.flows
+    ]
+
+
+def test_unmanaged_switches_are_asked_for_nothing() -> None:
+    asked = desired_network(planned([subscriber("crew", "smoke/#")]), 3)
+    assert [switch.switch for switch in asked.switches] == ["core"]
+
+
+def test_a_port_has_the_classes_of_its_flows_and_always_the_highest() -> None:
+    (port,) = core_of(subscriber("crew", "smoke/#", "camera/#")).ports
+    assert (port.towards, port.bandwidth_bits_per_second) == (None, 5e6)
+    assert [queue.priority for queue in port.classes] == [0, 1]
+
+
+def test_what_is_guaranteed_to_all_classes_stays_under_two_percent_of_the_port() -> None:
+    for bandwidth in (4e5, 5e6, 1e9):
+        (port,) = core_of(
+            subscriber("crew", "smoke/#", "camera/#"), bandwidth_bits_per_second=bandwidth
+        ).ports
+        guaranteed = sum(queue.guaranteed_bits_per_second for queue in port.classes)
+        assert guaranteed <= 0.02 * bandwidth
+
+
+def test_a_site_s_own_buffer_and_guarantee_are_kept_to() -> None:
+    network = switches(
+        buffer={"kind": "per-class-head-drop", "packets": 77}, guaranteed_bits_per_second=5000.0
+    )
+    (port,) = core_of(subscriber("crew", "smoke/#"), network=network).ports
+    assert {queue.limit_packets for queue in port.classes} == {77}
+    assert {queue.guaranteed_bits_per_second for queue in port.classes} == {5000.0}
+
+
+def test_a_backstop_has_headroom() -> None:
+    rates = {name: rate * 20 for name, rate in TOPICS.items()}
+    core = core_of(
+        subscriber("crew", "smoke/#", "camera/#"),
+        publishers=[publisher("p0", rates)],
+        bandwidth_bits_per_second=1e8,
+    )
+    largest = max(rule.limit.packets_per_second for rule in core.flows)
+    assert largest >= 2 * rates["camera/1"]
+    assert all(rule.limit.burst_packets >= 10 for rule in core.flows)
+
+
+def test_a_meter_that_enforces_admits_what_is_to_be_delivered_at_the_first_switch_only() -> None:
+    network = switches(
+        {"id": "floor", "bandwidth_bits_per_second": 5e6},
+    ) | {"links": [{"from": "core", "to": "floor"}], "broker": {"id": "edge", "switch": "core"}}
+    made = planned(
+        [subscriber("crew", "camera/1", switch="floor", address="10.0.0.101")],
+        [publisher("p0", {"camera/1": 100.0})],
+        network=network,
+    )
+    metered = replace(made.flows[0], drop_rate=0.4, enforced_at="meter")
+    asked = desired_network(replace(made, flows=(metered,)), 3)
+    limits = {switch.switch: switch.flows[0].limit for switch in asked.switches}
+    assert limits["core"].packets_per_second == 60.0
+    assert limits["core"].burst_packets >= 10
+    assert limits["floor"].packets_per_second > 100.0
+    towards = {switch.switch: [port.towards for port in switch.ports] for switch in asked.switches}
+    assert towards == {"core": ["floor"], "floor": [None]}
+
+
+def test_a_meter_admits_every_segment_of_large_events() -> None:
+    event_bytes, rate = 9000, 200.0
+    core = core_of(
+        subscriber("crew", "camera/1"),
+        publishers=[publisher("p0", {"camera/1": rate}, event_bytes=event_bytes)],
+        bandwidth_bits_per_second=1e9,
+    )
+    message = mqtt_publish_bytes(event_bytes, "camera/1", 0, STAMP_BYTES["tcp"])
+    packets_per_second = rate * ceil(message / LARGEST_SEGMENT_BYTES)
+    assert core.flows[0].limit.packets_per_second > packets_per_second
+
+
+def test_no_switch_is_asked_for_more_classes_than_it_offers() -> None:
+    names = {f"t/{n}": 1.0 for n in range(8)}
+    asked = desired_network(
+        planned(
+            [
+                subscriber("near", *names),
+                subscriber("far", *names, switch="small", address="10.0.0.2"),
+            ],
+            [publisher("p0", names)],
+            network=switches(
+                {"id": "small", "bandwidth_bits_per_second": 5e6, "priorities": 2}, priorities=8
+            ),
+            planning={"drop_policy": "flat", "flows_per_subscriber": 8, "priorities": 8},
+        ),
+        3,
+    )
+    small = next(switch for switch in asked.switches if switch.switch == "small")
+    assert max(q.priority for port in small.ports for q in port.classes) < 2
