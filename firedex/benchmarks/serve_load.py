@@ -111,7 +111,8 @@ def serve_load(report: Report) -> BenchmarkResult:
             in_force = _in_force_at(folder / "pushes", process)
             memory = _memory(process.pid)
             _, answer = _ask(port, b"GET /v1/configurations?limit=4 HTTP/1.0\r\n\r\n")
-            for r in json.loads(answer.split(b"\r\n\r\n", 1)[1]): print(r, time.time())
+            for r in json.loads(answer.split(b"\r\n\r\n", 1)[1]):
+                print(r, time.time())
             report(f"serve: {READS} reads")
             reads = asyncio.run(_reads(port))
     late = max(in_force - measured.last_answer, 0.0)
@@ -224,7 +225,9 @@ def _subscriber(number: int) -> dict[str, Any]:
 @contextmanager
 def _controller(folder: Path) -> Iterator[int]:
     with subprocess.Popen(  # noqa: S603  # our own program
-        [sys.executable, "-c", CONTROLLER, str(folder / "pushes")], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CONTROLLER, str(folder / "pushes")],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             yield int(process.stdout.readline())  # type: ignore[union-attr]
@@ -318,8 +321,10 @@ async def _burst(port: int) -> _Measured:
     told: set[int] = set()
     streams = [asyncio.create_task(_stream(port, number, told)) for number in range(STREAMS)]
     opened = await _opened(port)
-    requests = [_request("PUT", f"/v1/subscribers/s{n}", _subscriber(n), "close")
-                for n in range(SUBSCRIBERS)]
+    requests = [
+        _request("PUT", f"/v1/subscribers/s{n}", _subscriber(n), "close")
+        for n in range(SUBSCRIBERS)
+    ]
     before = set(told)
     told.clear()
     seconds: list[float] = []

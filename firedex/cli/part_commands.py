@@ -16,7 +16,12 @@ EXTRAS = {
     "controller": "controller",
     "emulate": "emulation",
     "gateway": "service",
+    "incident": "service",
     "serve": "service",
+    "status": "service",
+    "subscriptions": "service",
+    "tokens": "service",
+    "what-if": "service",
 }
 
 

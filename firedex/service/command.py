@@ -137,10 +137,11 @@ def serve(
         listening = bind(host, port)
     except OSError as error:
         raise click.BadParameter(f"{host}:{port}: {error}", param_hint="--listen") from error
-    try:
-        serve_until_stopped(options, listening)
-    except StateError as error:
-        raise click.BadParameter(str(error), param_hint="--state") from error
+    with listening:
+        try:
+            serve_until_stopped(options, listening)
+        except StateError as error:
+            raise click.BadParameter(str(error), param_hint="--state") from error
 
 
 def _read(site: str) -> Scenario:

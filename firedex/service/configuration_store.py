@@ -131,9 +131,9 @@ class ConfigurationStore:
 
     def records(self, before: int | None, limit: int) -> Sequence[ConfigurationRecord]:
         """The list of all, newest first, ``limit`` of those before a version."""
-        chosen = select(
-            *(c for c in _columns if c.name not in ("document", "basis"))
-        ).order_by(_columns.version.desc())
+        chosen = select(*(c for c in _columns if c.name not in ("document", "basis"))).order_by(
+            _columns.version.desc()
+        )
         if before is not None:
             chosen = chosen.where(_columns.version < before)
         with self._database.reading() as connection:

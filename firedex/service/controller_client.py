@@ -82,7 +82,9 @@ class ControllerClient:
             response = connection.getresponse()
             answer = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise PushFailed(f"{self._host}:{self._port}: {error or type(error).__name__}") from error
+            raise PushFailed(
+                f"{self._host}:{self._port}: {error or type(error).__name__}"
+            ) from error
         finally:
             connection.close()
         if response.status == http.client.NOT_FOUND and method == "GET":

@@ -232,7 +232,9 @@ class ConfigurationService:
 def _changed_subscribers(before: InForce | None, now: InForce) -> frozenset[str]:
     was = before.document.pieces if before else {}
     pieces = now.document.pieces
-    changed = {who for who, piece in pieces.items() if who not in was or was[who].flows != piece.flows}
+    changed = {
+        who for who, piece in pieces.items() if who not in was or was[who].flows != piece.flows
+    }
     return frozenset(changed | (was.keys() - pieces.keys()))
 
 

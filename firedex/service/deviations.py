@@ -11,7 +11,9 @@ __all__ = ["deviations", "ratios"]
 
 
 def deviations(
-    document: ConfigurationDocument | None, version: int, reports: Iterable[tuple[float, Statistics]]
+    document: ConfigurationDocument | None,
+    version: int,
+    reports: Iterable[tuple[float, Statistics]],
 ) -> Sequence[Deviation]:
     """Each report beside what was predicted for its flow; comparable if made under ``version``."""
     rows: dict[str, tuple[SubscriptionPrediction, ...]] = {}

@@ -105,9 +105,7 @@ def delete_incident(call: Call) -> Reply:
     return accepted(done)
 
 
-@endpoint(
-    ENDPOINTS, "GET", "/v1/profiles", roles=STAFF, answers={200: tuple[PhaseProfile, ...]}
-)
+@endpoint(ENDPOINTS, "GET", "/v1/profiles", roles=STAFF, answers={200: tuple[PhaseProfile, ...]})
 def get_profiles(call: Call) -> Reply:
     """The utility profiles of all phases."""
     profiles = call.service.reader().read().profiles

@@ -97,9 +97,7 @@ class _StateCollector:
         reports = ReportStore(self._service.database).latest_of_clients(
             time.time() - RECENT_SECONDS
         )
-        found = ratios(
-            deviations(now.document if now else None, self._service.version, reports)
-        )
+        found = ratios(deviations(now.document if now else None, self._service.version, reports))
         family = GaugeMetricFamily(
             "firedex_delay_measured_over_predicted",
             "Mean delays reported by clients over predicted ones, over flows.",

@@ -58,9 +58,7 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for number, each in enumerate(endpoints):
         of_body = by_key.get((number, "body"))
-        of_answers = {
-            status: by_key.get((number, str(status))) for status in each.answers
-        }
+        of_answers = {status: by_key.get((number, str(status))) for status in each.answers}
         operation = _operation(each, of_body, of_answers, by_key[-1, "error"])
         paths.setdefault(each.path, {})[each.method.lower()] = operation
     paths["/v1/events"] = {"get": _events(by_key[-1, "error"])}
@@ -187,7 +185,7 @@ def _events(error: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": "get_events",
         "summary": "Server-sent events: configuration, incident, statistics.",
-        "description": "An endless answer. `event: configuration` has `{\"version\": N}` as data, "
+        "description": 'An endless answer. `event: configuration` has `{"version": N}` as data, '
         "and for a stream of one subscriber `changed`: whether its flows differ. For all roles; a "
         "subscriber asks with its own id.",
         "tags": ["events"],

@@ -27,7 +27,14 @@ from firedex.service.planner import Notice, Planner, SiteSettings
 from firedex.service.planner_pace import Pace, PaceSettings
 from firedex.wire import WireError
 
-__all__ = ["CHANGED", "STATISTICS", "PlannerJob", "PlannerProcess", "ThreadedPlanner", "run_planner"]
+__all__ = [
+    "CHANGED",
+    "STATISTICS",
+    "PlannerJob",
+    "PlannerProcess",
+    "ThreadedPlanner",
+    "run_planner",
+]
 
 log = logging.getLogger("firedex.service")
 CHANGED, STATISTICS, STOP = "changed", "statistics", "stop"

@@ -171,9 +171,7 @@ def _one(call: Call, kind: str) -> Reply:
     where = tables.registration.c
     with call.service.database.reading() as connection:
         row = connection.execute(
-            select(where.body, where.change).where(
-                where.kind == kind, where.id == call.path["id"]
-            )
+            select(where.body, where.change).where(where.kind == kind, where.id == call.path["id"])
         ).first()
     if row is None:
         raise Unknown(f"there is no {kind} {call.path['id']!r}")

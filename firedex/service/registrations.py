@@ -244,9 +244,7 @@ class Registrations:
         if flows > (LAST_PORT - FIRST_PORT + 1) // 2:
             raise PortsExhausted(str(registration.address))
 
-    def _check_publisher(
-        self, connection: Connection, registration: PublisherRegistration
-    ) -> None:
+    def _check_publisher(self, connection: Connection, registration: PublisherRegistration) -> None:
         publisher = registration.publisher
         names = [p.topic for p in publisher.publications]
         if len(names) > self._limits.publications_each:

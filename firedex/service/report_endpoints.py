@@ -77,9 +77,7 @@ def get_statistics(call: Call) -> Reply:
     return Reply(value=tuple(found))
 
 
-@endpoint(
-    ENDPOINTS, "GET", "/v1/deviations", roles=STAFF, answers={200: tuple[Deviation, ...]}
-)
+@endpoint(ENDPOINTS, "GET", "/v1/deviations", roles=STAFF, answers={200: tuple[Deviation, ...]})
 def get_deviations(call: Call) -> Reply:
     """What clients measured in the last ten minutes, beside what was predicted."""
     now = call.service.in_force
@@ -98,9 +96,7 @@ def post_heartbeat(call: Call) -> Reply:
     return Reply(status=202, value=Received(received=1))
 
 
-@endpoint(
-    ENDPOINTS, "GET", "/v1/heartbeats", roles=STAFF, answers={200: tuple[KeptHeartbeat, ...]}
-)
+@endpoint(ENDPOINTS, "GET", "/v1/heartbeats", roles=STAFF, answers={200: tuple[KeptHeartbeat, ...]})
 def get_heartbeats(call: Call) -> Reply:
     """Every part's last heartbeat."""
     return Reply(value=tuple(ReportStore(call.service.database).heartbeats()))
@@ -149,9 +145,7 @@ def get_health(_call: Call) -> Reply:
     return Reply(value=Health(status="ok"))
 
 
-@endpoint(
-    ENDPOINTS, "GET", "/v1/ready", roles=EVERYBODY, answers={200: Health, 503: Health}
-)
+@endpoint(ENDPOINTS, "GET", "/v1/ready", roles=EVERYBODY, answers={200: Health, 503: Health})
 def get_ready(call: Call) -> Reply:
     """Whether plans are made and the network follows."""
     reasons = call.service.not_ready()

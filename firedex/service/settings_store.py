@@ -46,9 +46,7 @@ def open_incident(connection: Connection, number: int, opening: IncidentOpening)
     if known is not None and known.closed_at is None:
         raise Conflict(f"the incident {known.title!r} is open; close it first")
     now = datetime.now(UTC)
-    incident = Incident(
-        title=opening.title, phase=opening.phase, opened_at=now, phase_since=now
-    )
+    incident = Incident(title=opening.title, phase=opening.phase, opened_at=now, phase_since=now)
     write_setting(connection, "incident", to_json(incident), number)
     return Entry(
         action="open-incident", subject=f"incident {opening.title}", detail={"phase": opening.phase}
@@ -73,9 +71,7 @@ def change_phase(connection: Connection, number: int, phase: str) -> Entry:
 def close_incident(connection: Connection, number: int) -> Entry:
     """The incident is over; no profile counts."""
     incident = _open_one(connection)
-    made = from_plain(
-        Incident, {**to_plain(incident), "closed_at": datetime.now(UTC).isoformat()}
-    )
+    made = from_plain(Incident, {**to_plain(incident), "closed_at": datetime.now(UTC).isoformat()})
     write_setting(connection, "incident", to_json(made), number)
     return Entry(action="close-incident", subject=f"incident {incident.title}")
 
@@ -87,17 +83,13 @@ def _open_one(connection: Connection) -> Incident:
     return incident
 
 
-def put_profile(
-    connection: Connection, number: int, phase: str, profile: UtilityProfile
-) -> Entry:
+def put_profile(connection: Connection, number: int, phase: str, profile: UtilityProfile) -> Entry:
     """What a phase makes of utilities."""
     connection.execute(delete(tables.profile).where(tables.profile.c.phase == phase))
     connection.execute(
         insert(tables.profile).values(phase=phase, body=to_json(profile), change=number)
     )
-    return Entry(
-        action="profile", subject=f"phase {phase}", detail={"rules": len(profile.rules)}
-    )
+    return Entry(action="profile", subject=f"phase {phase}", detail={"rules": len(profile.rules)})
 
 
 def remove_profile(connection: Connection, phase: str) -> Entry:

@@ -101,9 +101,7 @@ def plan_site(
         if scenario.planning.drop_policy == "optimized":
             raise
         plan = plan_scenario(scenario, drop_policy="optimized", previous=where)
-    return PlannedSite(
-        scenario=scenario, plan=plan, flows=_flows(plan, addresses, gateway, before)
-    )
+    return PlannedSite(scenario=scenario, plan=plan, flows=_flows(plan, addresses, gateway, before))
 
 
 def _flows(
@@ -117,9 +115,7 @@ def _flows(
     subscribers = scenario.subscribers
     filters: list[list[str]] = [[] for _ in columns.number]
     quality = [0] * len(filters)
-    for subscription, flow in zip(
-        site.subscriptions, site.subscription_flow.tolist(), strict=True
-    ):
+    for subscription, flow in zip(site.subscriptions, site.subscription_flow.tolist(), strict=True):
         filters[flow].append(subscription.filter)
         quality[flow] = max(quality[flow], subscription.qos)
     endpoints = _Endpoints(before, {subscriber.id for subscriber in subscribers}, gateway)

@@ -133,9 +133,7 @@ class Tokens:
         row = self._find(_digest(token.strip()))
         if row is None or row.revoked_seconds is not None:
             raise NoToken("the token is not valid")
-        return Identity(
-            name=row.name, role=row.role, party=row.party, crew_role=row.crew_role
-        )
+        return Identity(name=row.name, role=row.role, party=row.party, crew_role=row.crew_role)
 
     def _find(self, digest: str) -> Row[tuple[object, ...]] | None:
         with self._database.reading() as connection:

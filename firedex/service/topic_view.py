@@ -14,9 +14,7 @@ __all__ = ["topic_states"]
 
 def topic_states(site: Scenario, state: SiteState) -> tuple[TopicState, ...]:
     """All topics that are declared or seen."""
-    declared = declared_rates(
-        [*site.publishers, *(r.publisher for r in state.publishers.values())]
-    )
+    declared = declared_rates([*site.publishers, *(r.publisher for r in state.publishers.values())])
     topics: dict[str, tuple[Topic, str | None]] = {t.name: (t, None) for t in site.topics}
     for name, known in state.topics.items():
         topics.setdefault(name, (known.topic, known.declared_by))

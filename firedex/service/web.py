@@ -52,9 +52,7 @@ ETAG = re.compile(r'(?:W/)?"([^"]*)"')
 _own: list[Endpoint] = []
 
 
-@endpoint(
-    _own, "GET", "/v1/openapi.json", roles=EVERYBODY, answers={200: dict[str, Any]}
-)
+@endpoint(_own, "GET", "/v1/openapi.json", roles=EVERYBODY, answers={200: dict[str, Any]})
 def get_openapi(_call: Call) -> Reply:
     """This interface as an OpenAPI document."""
     return Reply(value=openapi_document(ENDPOINTS))

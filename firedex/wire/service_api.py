@@ -254,8 +254,6 @@ class AuditEntry:
     detail: Any = None
 
 
-
-
 @value
 class SubscriberPlace:
     """The switch that a subscriber is behind; ``seen``: the controller says so."""

@@ -34,6 +34,7 @@ from firedex.wire import (
     NetworkChange,
     NetworkStatistics,
     NetworkTopology,
+    Scenario,
     SwitchCapabilities,
     SwitchChange,
     SwitchStatus,

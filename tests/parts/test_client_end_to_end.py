@@ -283,9 +283,9 @@ def test_a_service_that_is_away_is_a_refusal(address: str) -> None:
 
 
 def test_what_the_service_refuses_opens_no_connection(whole: Whole, address: str) -> None:
-    crew = whole.subscriber(address)
-    crew.subscribe("attic/1", utility=HIGH, on_event=print)
-    with pytest.raises(ServiceRefused, match="attic/1"), crew:
+    crew = Subscriber(whole.service, id="crew", switch="attic", address=address)
+    crew.subscribe("alarm/1", utility=HIGH, on_event=print)
+    with pytest.raises(ServiceRefused, match="attic"), crew:
         pass
     assert whole.peers == []
 

@@ -53,7 +53,7 @@ def test_registering_answers_with_the_configuration(service: ServiceClient) -> N
     assert service.register_publisher(publisher("p0", {"smoke/1": 1.0})).version == 1
     made = service.register_subscriber(subscriber("crew", "smoke/1"))
     assert made.flows[0].filters == ("smoke/1",)
-    assert service.configuration() == made
+    assert service.configuration().flows == made.flows
 
 
 def test_a_refusal_carries_the_services_words(service: ServiceClient) -> None:

@@ -18,7 +18,10 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="firedex-pg-") as folder, postgresql(Path(folder)) as url:
+    with (
+        tempfile.TemporaryDirectory(prefix="firedex-pg-") as folder,
+        postgresql(Path(folder)) as url,
+    ):
         yield url
 
 

@@ -69,10 +69,8 @@ def test_what_is_under_budget_is_left_as_it_is() -> None:
 
 
 def test_a_role_has_its_own_budget_or_anybodys() -> None:
-    budgets = {
-        "roles": [{"role": "chief", "utility": 50.0}, {"role": "anybody", "utility": 1.0}]
-    }
-    chief = subscriber("boss", {n: 100.0 for n in WEIGHTS}, role="chief", address="10.0.0.9")
+    budgets = {"roles": [{"role": "chief", "utility": 50.0}, {"role": "anybody", "utility": 1.0}]}
+    chief = subscriber("boss", dict.fromkeys(WEIGHTS, 100.0), role="chief", address="10.0.0.9")
     plan = planned(budgets, chief, crew("me", 1000.0))
     claims = {s.id: claim(s) for s in plan.scenario.subscribers}
     assert claims == {"boss": pytest.approx(50.0), "me": pytest.approx(1.0)}

@@ -373,5 +373,3 @@ def test_what_if_changes_nothing(client: Client, controller: FakeController) -> 
     assert len(controller.pushes) == pushes
     wrong = {"subscribers": [subscriber("new", {"a": 1.0}, switch="attic")]}
     assert client.ask("POST", "/v1/what-if", wrong).status == 409
-
-

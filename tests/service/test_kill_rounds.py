@@ -40,7 +40,9 @@ class Party:
     def wish(self) -> dict[str, Any]:
         chosen = self.coins.sample(TOPICS, self.coins.randint(1, len(TOPICS)))
         address = f"10.0.0.{ord(self.name[-1])}"
-        return subscriber(self.name, {t: self.coins.uniform(0.1, 9) for t in chosen}, address=address)
+        return subscriber(
+            self.name, {t: self.coins.uniform(0.1, 9) for t in chosen}, address=address
+        )
 
     def run(self, client: Client, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -85,8 +87,10 @@ def check_round(client: Client, parties: list[Party], controller: FakeController
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         status = client.get("/v1/status").json
-        if status["pending_changes"] == 0 and status["trouble"] is None and (
-            controller.version == status["in_force_version"]
+        if (
+            status["pending_changes"] == 0
+            and status["trouble"] is None
+            and (controller.version == status["in_force_version"])
         ):
             break
         assert time.monotonic() < until, f"never in force: {status}"
@@ -118,9 +122,7 @@ def rules_on_switch(controller: FakeController) -> set[str]:
     }
 
 
-def one_round(
-    running: ServiceProcess, parties: list[Party], coins: random.Random
-) -> None:
+def one_round(running: ServiceProcess, parties: list[Party], coins: random.Random) -> None:
     client = Client(running.url)
     stop = threading.Event()
     threads = [
@@ -197,5 +199,3 @@ def test_a_planner_that_is_killed_is_started_again(tmp_path: Path) -> None:
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
         assert client.register(subscriber("crew", {"t/0": 1.0}), wait=30).status == 200
-
-

@@ -11,9 +11,9 @@ from sqlalchemy import select
 
 from firedex.service import tables
 from firedex.service.endpoints import Endpoint
+from firedex.service.errors import Conflict, NoToken, TooMuch
 from firedex.service.request_limits import RequestLimits, RequestRate
 from firedex.service.running import RunningService
-from firedex.service.errors import Conflict, NoToken, TooMuch
 from firedex.service.tokens import ROLES, Tokens
 from firedex.service.web import ENDPOINTS
 
