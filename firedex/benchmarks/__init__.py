@@ -5,6 +5,7 @@ from collections.abc import Callable
 from firedex.benchmarks.plan_scale import plan_scale
 from firedex.benchmarks.predict_scale import predict_scale
 from firedex.benchmarks.result import BenchmarkResult, Report
+from firedex.benchmarks.serve_load import serve_load
 from firedex.benchmarks.simulate_speed import simulate_speed
 
 __all__ = ["BENCHMARKS", "BenchmarkResult", "Report", "run_benchmark"]
@@ -12,6 +13,7 @@ __all__ = ["BENCHMARKS", "BenchmarkResult", "Report", "run_benchmark"]
 BENCHMARKS: dict[str, Callable[[Report], BenchmarkResult]] = {
     "plan": plan_scale,
     "predict": predict_scale,
+    "serve": serve_load,
     "simulate": simulate_speed,
 }
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -101,6 +102,7 @@ class _Measured:
 
 def serve_load(report: Report) -> BenchmarkResult:
     """A burst of registrations against 250 ms, its effect against a second; memory; reads."""
+    _allow_many_files()
     with tempfile.TemporaryDirectory(prefix="firedex-bench-") as name:
         folder = Path(name)
         report("serve: starting controller and service")
@@ -182,6 +184,12 @@ def serve_load(report: Report) -> BenchmarkResult:
             ),
         ),
     )
+
+
+def _allow_many_files() -> None:
+    """Every stream is an open file here too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 # -- who registers what ----------------------------------------------------------------------------

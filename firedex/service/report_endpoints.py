@@ -14,7 +14,7 @@ from firedex.service.core import Event
 from firedex.service.deviations import deviations
 from firedex.service.endpoints import ALL, EVERYBODY, STAFF, Call, Endpoint, Query, Reply, endpoint
 from firedex.service.errors import NotYours
-from firedex.service.report_store import ReportStore
+from firedex.service.report_store import FiltersOf, ReportStore
 from firedex.wire import Heartbeat, Statistics
 from firedex.wire.service_api import (
     AuditEntry,
@@ -54,12 +54,29 @@ def post_statistics(call: Call) -> Reply:
             call.identity.require("subscriber", report.subscriber)
             if report.reporter != call.identity.party:
                 raise NotYours(f"the reporter of a subscriber is itself, not {report.reporter!r}")
-    if ReportStore(call.service.database).keep(reports, trusted=staff):
+    store = ReportStore(call.service.database, _filters_in_force(call))
+    if store.keep(reports, trusted=staff):
         call.service.counted()
     if reports:
         data = {"reports": len(reports)}
         call.service.tell(Event(kind="statistics", data=data, version=call.service.version))
     return Reply(status=202, value=Received(received=len(reports)))
+
+
+def _filters_in_force(call: Call) -> FiltersOf:
+    """What each flow carries now; a subscriber's flows are read once."""
+    now = call.service.in_force
+    known: dict[str, dict[int, tuple[str, ...]]] = {}
+
+    def filters_of(subscriber: str, flow: int) -> tuple[str, ...]:
+        if now is None or subscriber not in now.document.pieces:
+            return ()
+        if subscriber not in known:
+            flows = json.loads(f"[{now.document.pieces[subscriber].flows}]")
+            known[subscriber] = {each["flow"]: tuple(each["filters"]) for each in flows}
+        return known[subscriber].get(flow, ())
+
+    return filters_of
 
 
 @endpoint(

@@ -1,7 +1,7 @@
 """Statistics and heartbeats: kept for a while, and made into offered rates of topics."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, select
 
@@ -9,6 +9,7 @@ from firedex.service import tables
 from firedex.service.database import Database
 from firedex.service.offered_rates import OfferedRate, Window, observe
 from firedex.wire import Heartbeat, Statistics, from_json, to_json
+from firedex.wire.mqtt_names import matches
 from firedex.wire.service_api import KeptHeartbeat
 
 __all__ = ["GATEWAY", "ReportStore", "offered_windows"]
@@ -17,18 +18,29 @@ GATEWAY = "gateway"
 MOST_STATISTICS = 100_000
 MOST_TOPICS = 100_000
 MOST_PARTS = 20_000
-PRUNE_EVERY = 50
+FiltersOf = Callable[[str, int], tuple[str, ...]]
+"""The filters of a subscriber's flow."""
 
 
-def offered_windows(reports: Iterable[Statistics], now_seconds: float) -> dict[str, Window]:
+def offered_windows(
+    reports: Iterable[Statistics],
+    now_seconds: float,
+    measured: Iterable[str] = (),
+    filters_of: FiltersOf = lambda _subscriber, _flow: (),
+) -> dict[str, Window]:
     """What the gateway counted of each topic, before any drop.
 
     Every flow that carries a topic sees all of it; the one that saw most was connected throughout.
+    A flow reports whatever it saw: of the ``measured`` topics that its filters match, those that it
+    does not name had no event.
     """
     windows: dict[str, Window] = {}
+    heard: dict[str, float] = {}
     for report in reports:
         if report.reporter != GATEWAY:
             continue
+        for name in filters_of(report.subscriber, report.flow):
+            heard[name] = max(heard.get(name, 0.0), report.window_seconds)
         for count in report.topics:
             if count.offered_events is None:
                 continue
@@ -41,20 +53,30 @@ def offered_windows(reports: Iterable[Statistics], now_seconds: float) -> dict[s
             known = windows.get(count.topic)
             if known is None or window.events / window.seconds > known.events / known.seconds:
                 windows[count.topic] = window
+    for topic in measured:
+        if topic in windows:
+            continue
+        seconds = max((w for name, w in heard.items() if matches(name, topic)), default=0.0)
+        if seconds > 0:
+            windows[topic] = Window(
+                events=0, payload_bytes=0, seconds=seconds, at_seconds=now_seconds
+            )
     return windows
 
 
 class ReportStore:
     """Reports in ``database``, bounded: the oldest make room."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, filters_of: FiltersOf = lambda _subscriber, _flow: ()
+    ) -> None:
         self._database = database
-        self._since_pruned = 0
+        self._filters_of = filters_of
 
     def keep(self, reports: Sequence[Statistics], *, trusted: bool) -> bool:
         """Keep reports; those of a ``trusted`` gateway count as measurements. True if any did."""
         now = time.time()
-        windows = offered_windows(reports, now) if trusted else {}
+        windows: dict[str, Window] = {}
         with self._database.writing() as connection:
             if reports:
                 connection.execute(
@@ -70,25 +92,24 @@ class ReportStore:
                         for report in reports
                     ],
                 )
-            self._measure(connection, windows)
-            self._since_pruned += 1
-            if self._since_pruned >= PRUNE_EVERY:
-                self._since_pruned = 0
-                newest = connection.execute(select(func.max(tables.statistic.c.number))).scalar()
-                connection.execute(
-                    delete(tables.statistic).where(
-                        tables.statistic.c.number <= (newest or 0) - MOST_STATISTICS
-                    )
+            if trusted:
+                windows = self._measure(connection, reports, now)
+            newest = connection.execute(select(func.max(tables.statistic.c.number))).scalar()
+            connection.execute(
+                delete(tables.statistic).where(
+                    tables.statistic.c.number <= (newest or 0) - MOST_STATISTICS
                 )
+            )
         return bool(windows)
 
-    def _measure(self, connection: Connection, windows: dict[str, Window]) -> None:
-        if not windows:
-            return
+    def _measure(
+        self, connection: Connection, reports: Sequence[Statistics], now: float
+    ) -> dict[str, Window]:
         known = {
             row.topic: from_json(OfferedRate, row.body, tolerant=True)
             for row in connection.execute(select(tables.measured)).all()
         }
+        windows = offered_windows(reports, now, known, self._filters_of)
         for topic, window in windows.items():
             if topic not in known and len(known) >= MOST_TOPICS:
                 continue
@@ -96,6 +117,7 @@ class ReportStore:
             connection.execute(delete(tables.measured).where(tables.measured.c.topic == topic))
             connection.execute(insert(tables.measured).values(topic=topic, body=to_json(rate)))
             known[topic] = rate
+        return windows
 
     def statistics(
         self, subscriber: str | None, before: int | None, limit: int
