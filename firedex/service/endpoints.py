@@ -20,6 +20,7 @@ __all__ = [
     "Endpoint",
     "Query",
     "Reply",
+    "Roles",
     "accepted",
     "endpoint",
 ]

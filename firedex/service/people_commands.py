@@ -75,9 +75,7 @@ def _print_status(found: dict[str, Any]) -> None:
 )
 @click.option("--subscriber", help="Only this one's.")
 @service_options
-def subscriptions(
-    subscriber: str | None, service: str, token: str | None, json: bool
-) -> None:
+def subscriptions(subscriber: str | None, service: str, token: str | None, json: bool) -> None:
     """Show every subscription with its class, its drop rate and what is predicted of it."""
     caller = ServiceCaller(service, token)
     if subscriber:

@@ -7,7 +7,7 @@ is told that something changed, and tells what came into force.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -40,7 +40,7 @@ class SiteSettings:
     site: Scenario
     gateway: Gateway
     control: tuple[ControlEndpoint, ...] = ()
-    default_budgets: Budgets = Budgets()
+    default_budgets: Budgets = field(default_factory=Budgets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Protocol
 
@@ -53,7 +53,7 @@ class PlannerJob:
     settings: SiteSettings
     state: str
     controller: ControllerLink | None = None
-    pace: PaceSettings = PaceSettings()
+    pace: PaceSettings = field(default_factory=PaceSettings)
 
 
 class Inbox(Protocol):

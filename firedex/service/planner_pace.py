@@ -63,7 +63,7 @@ class Pace:
 
     def failed(self, now: float) -> float:
         """The network does not follow; in so many seconds it is tried again."""
-        wait = min(
+        wait: float = min(
             self._settings.first_retry_seconds * 2**self.attempts,
             self._settings.longest_retry_seconds,
         )

@@ -11,6 +11,7 @@ from firedex.service.endpoints import (
     Endpoint,
     Query,
     Reply,
+    Roles,
     accepted,
     endpoint,
 )
@@ -25,8 +26,8 @@ from firedex.wire.service_api import Accepted, SubscriptionSet, TopicState
 __all__ = ["ENDPOINTS"]
 
 ENDPOINTS: list[Endpoint] = []
-SUBSCRIBERS = STAFF | {"subscriber"}
-PUBLISHERS = STAFF | {"publisher"}
+SUBSCRIBERS: Roles = STAFF | {"subscriber"}
+PUBLISHERS: Roles = STAFF | {"publisher"}
 CHANGE = {200: Configuration, 202: Accepted}
 
 

@@ -78,9 +78,8 @@ class ServiceServer:
         answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
         change = answer.header("Firedex-Change")
         seconds = _wait_seconds(scope)
-        if change is not None and seconds > 0:
-            if await self._streams.wait_for(int(change), seconds):
-                answer = _json(200, await self._in_thread(lambda: self._view(scope["path"])))
+        if change and seconds > 0 and await self._streams.wait_for(int(change), seconds):
+            answer = _json(200, await self._in_thread(lambda: self._view(scope["path"])))
         await _send(send, answer)
 
     def _view(self, path: str) -> str:
@@ -114,7 +113,7 @@ class ServiceServer:
         unknown = set(query) - {"subscriber"}
         if unknown:
             raise Refused(f"unknown parameter {sorted(unknown)[0]!r}; known is subscriber")
-        subscriber = query.get("subscriber", [None])[0]
+        subscriber: str | None = query["subscriber"][0] if "subscriber" in query else None
         if subscriber is not None and not IDENTIFIER.fullmatch(subscriber):
             raise Refused(f"{subscriber!r} is not an identifier")
         if identity.role == "subscriber":

@@ -87,8 +87,8 @@ class StateReader:
         # Few that changed are fetched by name, many as a whole.
         if len(stale) > 50:
             bodies = connection.execute(select(where.kind, where.id, where.change, where.body))
-            for row in bodies:
-                self._once((row.kind, row.id), row, KINDS[row.kind])
+            for found in bodies:
+                self._once((found.kind, found.id), found, KINDS[found.kind])
         else:
             for row in stale:
                 body = connection.execute(

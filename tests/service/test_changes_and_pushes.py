@@ -12,7 +12,6 @@ from fake_controller import FakeController, running_controller
 from service_site import Client, publisher, serving, site, subscriber
 
 from firedex.service.planner_pace import Pace, PaceSettings
-from firedex.service.running import RunningService
 from firedex.wire import Configuration, from_json
 
 SMOKE = publisher("p0", {"smoke/1": 10.0, "camera/1": 100.0})
@@ -230,7 +229,7 @@ def test_a_burst_makes_few_plans(tmp_path: Path, controller: FakeController) -> 
 
 @pytest.mark.parametrize("mood", ["refuses", "away", "hangs up", "takes it and hangs up"])
 def test_after_a_failed_push_the_previous_stands_and_it_is_tried_again(
-    running: RunningService, client: Client, controller: FakeController, mood: str
+    client: Client, controller: FakeController, mood: str
 ) -> None:
     client.register(SMOKE)
     before = client.get("/v1/configuration").json
@@ -255,7 +254,7 @@ def test_after_a_failed_push_the_previous_stands_and_it_is_tried_again(
 
 
 def test_a_version_once_pushed_is_never_used_for_other_rules(
-    running: RunningService, client: Client, controller: FakeController
+    client: Client, controller: FakeController
 ) -> None:
     client.register(SMOKE)
     controller.mood = "takes it and hangs up"
@@ -265,9 +264,7 @@ def test_a_version_once_pushed_is_never_used_for_other_rules(
     assert len(set(controller.pushes)) == len(controller.pushes)
 
 
-def test_a_controller_that_forgot_is_told_anew(
-    running: RunningService, client: Client, controller: FakeController
-) -> None:
+def test_a_controller_that_forgot_is_told_anew(client: Client, controller: FakeController) -> None:
     client.register(SMOKE)
     client.register(CREW)
     controller.plain = None

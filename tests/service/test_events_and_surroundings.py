@@ -236,9 +236,7 @@ def test_a_state_of_the_first_release_is_taken_over(tmp_path: Path) -> None:
     )
     old.execute("CREATE TABLE configuration (version INTEGER PRIMARY KEY, body TEXT)")
     old.execute("INSERT INTO configuration VALUES (17, NULL)")
-    old.execute(
-        "INSERT INTO registration VALUES ('subscriber', 'crew', ?)", (json.dumps(CREW),)
-    )
+    old.execute("INSERT INTO registration VALUES ('subscriber', 'crew', ?)", (json.dumps(CREW),))
     old.execute("INSERT INTO registration VALUES ('publisher', 'p0', ?)", (json.dumps(SMOKE),))
     old.commit()
     old.close()

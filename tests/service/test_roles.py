@@ -133,8 +133,9 @@ def test_a_subscriber_touches_only_its_own(
     assert chief.get("/v1/subscribers/other").body == kept
 
 
+@pytest.mark.usefixtures("chief")
 def test_a_subscriber_cannot_take_another_role(
-    with_tokens: RunningService, tokens: dict[str, str], chief: Client
+    with_tokens: RunningService, tokens: dict[str, str]
 ) -> None:
     mine = Client(with_tokens.url, tokens["subscriber"])
     posing = subscriber("crew", {"smoke/1": 1.0}, role="command")
@@ -142,8 +143,9 @@ def test_a_subscriber_cannot_take_another_role(
     assert (answer.status, "'command'" in answer.json["error"]) == (403, True)
 
 
+@pytest.mark.usefixtures("chief")
 def test_a_subscriber_reports_only_of_itself(
-    with_tokens: RunningService, tokens: dict[str, str], chief: Client
+    with_tokens: RunningService, tokens: dict[str, str]
 ) -> None:
     mine = Client(with_tokens.url, tokens["subscriber"])
     for change in ({"subscriber": "other"}, {"reporter": "gateway"}):
