@@ -125,7 +125,7 @@ def serve_load(report: Report) -> BenchmarkResult:
             Comparison(
                 what=f"{SUBSCRIBERS} subscribers registering {SUBSCRIPTIONS} subscriptions each in "
                 f"one request, within {measured.burst_seconds:.1f} s, {measured.streams_open} "
-                "event streams open; requests that were not granted (and one, so that there is a ratio)",
+                "event streams open; not granted (plus one, so that there is a ratio)",
                 left="not granted, + 1",
                 left_value=refused + 1.0,
                 right="none, + 1",

@@ -376,7 +376,7 @@ def test_bench_exits_with_1_if_a_bar_is_missed(
         what="a", left="l", left_value=seconds, right="r", right_value=1.0, unit="s", at_most=1.0
     )
     fast = replace(made, left_value=0.1)
-    result_of = {"predict": made, "plan": fast, "simulate": fast}
+    result_of = {"predict": made, "plan": fast, "serve": fast, "simulate": fast}
     for name, comparison in result_of.items():
         done = BenchmarkResult(name=name, comparisons=(comparison,))
         monkeypatch.setitem(BENCHMARKS, name, lambda _report, done=done: done)
