@@ -120,7 +120,7 @@ def _refusal(status: int, error: dict[str, Any]) -> dict[str, Any]:
 def _refusals(of: Endpoint) -> set[int]:
     found = set(of.refusals) | {400}
     if of.roles is not None:
-        found |= {401, 403, 429}
+        found |= {401, 403, 429, 503}
     if of.body is not None:
         found |= {413, 415}
     if of.changes:

@@ -252,11 +252,16 @@ class PlannerProcess:
                 self._stopping.wait(RESTART_SECONDS)
 
     def _listen(self, pipe: Connection) -> None:
-        try:
-            while True:
-                self._notify(pipe.recv())
-        except (EOFError, OSError):
-            return
+        while True:
+            try:
+                notice = pipe.recv()
+            except (EOFError, OSError):
+                return
+            try:
+                self._notify(notice)
+            except Exception:
+                # The database may be away for a moment; the next notice brings it up to date.
+                log.exception("a notice of the planner was lost: %s", notice)
 
     def tell(self, what: str) -> None:
         """Say that something happened; a planner that is just starting looks by itself."""

@@ -4,6 +4,7 @@ It never waits for the network: a change is answered when it is kept, and ``serv
 be in force if the caller wants that.
 """
 
+import logging
 import math
 import re
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 from flask import Flask, Response, request
 from pydantic import TypeAdapter
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from firedex.service import (
@@ -43,6 +45,7 @@ from firedex.wire.service_api import ErrorAnswer, ErrorProblem
 
 __all__ = ["ENDPOINTS", "LARGEST_BODY_BYTES", "create_app", "error_json"]
 
+log = logging.getLogger("firedex.service")
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 LONGEST_KEY = 200
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
@@ -142,6 +145,9 @@ def _answer(
         if isinstance(error, NoToken):
             response.headers["WWW-Authenticate"] = "Bearer"
         return response
+    except SQLAlchemyError as error:
+        log.error("the state cannot be used: %s", error)
+        return _json(503, error_json("the state cannot be used just now; come again"))
     except RequestEntityTooLarge:
         return _json(413, error_json(f"at most {LARGEST_BODY_BYTES} bytes"))
     if reply.status == 304:

@@ -370,3 +370,23 @@ def test_what_if_changes_nothing(client: Client, controller: FakeController) -> 
     assert len(controller.pushes) == pushes
     wrong = {"subscribers": [subscriber("new", {"a": 1.0}, switch="attic")]}
     assert client.ask("POST", "/v1/what-if", wrong).status == 409
+
+
+def test_a_state_that_is_away_is_said_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    from firedex.service.database import Database
+
+    with serving(tmp_path / "s.sqlite") as running:
+        client = Client(running.url)
+
+        def away(_: object) -> None:
+            raise OperationalError("BEGIN", {}, Exception("the server went away"))
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Database, "writing", away)
+            answer = client.register(CREW, wait=0)
+        assert (answer.status, answer.json["problems"]) == (503, [])
+        assert client.register(CREW).status == 200
