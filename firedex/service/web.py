@@ -145,8 +145,8 @@ def _answer(
         if isinstance(error, NoToken):
             response.headers["WWW-Authenticate"] = "Bearer"
         return response
-    except SQLAlchemyError as error:
-        log.error("the state cannot be used: %s", error)
+    except SQLAlchemyError:
+        log.exception("the state cannot be used")
         return _json(503, error_json("the state cannot be used just now; come again"))
     except RequestEntityTooLarge:
         return _json(413, error_json(f"at most {LARGEST_BODY_BYTES} bytes"))

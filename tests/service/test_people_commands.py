@@ -1,7 +1,6 @@
 """The commands for people, against a running service."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -24,10 +23,10 @@ def run(command: click.Command, *arguments: str) -> Result:
 
 
 @pytest.fixture
-def at(running: RunningService, client: Client) -> Iterator[tuple[str, str]]:
+def at(running: RunningService, client: Client) -> tuple[str, str]:
     client.register(SMOKE)
     client.register(CREW)
-    yield ("--service", running.url)
+    return ("--service", running.url)
 
 
 def test_status_says_what_is_in_force(at: tuple[str, str]) -> None:
