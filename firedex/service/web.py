@@ -195,7 +195,7 @@ def _call(
         origin=Origin(
             actor=identity.name,
             idempotency_key=key if of.changes else None,
-            request=b" ".join((of.method.encode(), request.full_path.encode(), raw)),
+            request=_what_is_asked(of, query, raw),
         ),
         condition=_condition() if of.conditional else Condition(),
         path=path,
@@ -203,6 +203,12 @@ def _call(
         body=body,
         seen=_tags("If-None-Match"),
     )
+
+
+def _what_is_asked(of: Endpoint, query: dict[str, Any], raw: bytes) -> bytes:
+    """By which a repeated request is known; how long the caller waits is not part of it."""
+    said = {name: value for name, value in query.items() if name != "wait_seconds"}
+    return b" ".join((of.method.encode(), request.path.encode(), repr(said).encode(), raw))
 
 
 class _Unsupported(Refused):

@@ -186,6 +186,8 @@ def test_the_same_key_is_done_once(state: str) -> None:
         first = client.ask("PUT", "/v1/subscribers/crew", CREW, key)
         again = client.ask("PUT", "/v1/subscribers/crew", CREW, key)
         assert first.json == again.json == {"change": 1}
+        waiting = client.ask("PUT", "/v1/subscribers/crew?wait_seconds=20", CREW, key)
+        assert (waiting.status, waiting.json["version"]) == (200, 1)
         other = subscriber("crew", {"heat/1": 1.0})
         assert client.ask("PUT", "/v1/subscribers/crew", other, key).status == 422
     with serving(state) as running:
