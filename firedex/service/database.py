@@ -105,7 +105,7 @@ class Database:
             return
         with self._engine.connect() as connection:
             connection.execute(text(f"SELECT pg_advisory_lock({PLANNER})"))
-            connection.commit()  # the lock is the session's; a transaction would keep old rows alive
+            connection.commit()  # the lock is the session's; a transaction would keep old rows
             try:
                 yield
             finally:
