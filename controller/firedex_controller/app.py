@@ -17,6 +17,7 @@ from firedex.wire import (
 from firedex_controller.agent.client import AgentClient
 from firedex_controller.api import serve_api
 from firedex_controller.capabilities import capabilities
+from firedex_controller.errors import ControllerError
 from firedex_controller.framework import Application, handler, library, ofp_event, ofproto
 from firedex_controller.neighbour_frames import NeighbourFrames
 from firedex_controller.network_statistics import StatisticsPoll
@@ -34,7 +35,7 @@ log = logging.getLogger("firedex.controller")
 arp, ethernet, ipv4 = (library(f"packet.{name}") for name in ("arp", "ethernet", "ipv4"))
 lldp, packet = library("packet.lldp"), library("packet.packet")
 
-ANNOUNCE_SECONDS = 0.4
+ANNOUNCE_SECONDS = 0.3
 ANSWERS = [
     ofp_event.EventOFPBarrierReply,
     ofp_event.EventOFPFlowStatsReply,
@@ -153,17 +154,26 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
             self._reconciler.heard_host(place, source.src, _address(frame))
 
     def _announce(self) -> None:
-        """Tell every switch's neighbours that it is there, again and again."""
+        """Tell every switch's neighbours that it is there, again and again.
+
+        A round counts when every switch has passed two barriers since: by the first what is
+        announced has left, by the second whatever the neighbours said of it has come in.
+        """
         pause = threading.Event()
         while not pause.wait(ANNOUNCE_SECONDS):
-            for name, ports in list(self._reconciler.ports.items()):
-                session = self._reconciler.sessions.get(name)
-                for port in list(ports.values()) if session else ():
+            sessions = dict(self._reconciler.sessions)
+            for name, session in sessions.items():
+                for port in self._reconciler.ports.get(name, {}).values():
                     if port.up:
                         frame = self._frames.make(PortRef(name, port.number), port.hardware_address)
-                        session.datapath.send_msg(  # type: ignore[union-attr]
-                            packet_out(session.datapath, port.number, frame)  # type: ignore[union-attr]
-                        )
+                        session.datapath.send_msg(packet_out(session.datapath, port.number, frame))
+            try:
+                for session in [*sessions.values(), *sessions.values()]:
+                    session.conversation.barrier()
+            except ControllerError:
+                continue
+            for name in sessions:
+                self._reconciler.announced(name)
 
 
 def _address(frame: Any) -> IPv4Address | None:

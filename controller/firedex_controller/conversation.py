@@ -23,7 +23,7 @@ class Outgoing:
 
 
 class Conversation:
-    """One control channel. Only one thread asks; whichever thread hears answers hands them in."""
+    """One control channel. Any thread may ask; only one sends what can be refused."""
 
     def __init__(self, switch: str, datapath: Any) -> None:
         self.switch = switch
@@ -70,13 +70,17 @@ class Conversation:
         parts: list[Any] = answer
         return parts
 
+    def barrier(self) -> None:
+        """Wait until the switch has done everything that it was sent."""
+        self.ask(parser.OFPBarrierRequest(self.datapath))
+
     def send_and_confirm(self, outgoing: Iterable[Outgoing]) -> None:
         """Send all, then a barrier; raise with its purpose for the first that was refused."""
         self._errors.clear()
         purposes = {}
         for each in outgoing:
             purposes[self.send(each.message)] = each.purpose
-        self.ask(parser.OFPBarrierRequest(self.datapath))
+        self.barrier()
         self._raise_first_refused(purposes)
 
     def send_in_bundle(self, outgoing: Iterable[Outgoing], bundle: int) -> None:
@@ -90,7 +94,7 @@ class Conversation:
             purposes[self.send(added)] = each.purpose
         # Open vSwitch refuses a message that is wrong in itself at once, and would then commit the
         # others; so nothing is committed before all are known to be in.
-        self.ask(parser.OFPBarrierRequest(self.datapath))
+        self.barrier()
         try:
             self._raise_first_refused(purposes)
         except SwitchRefused:

@@ -1,8 +1,8 @@
 """Learning the topology from what switches report. Keeps time by what it is told, and does no I/O.
 
-A port leads to hosts when it has been up for a while without a neighbour's voice. A link is gone
-when a port of it goes down, or when it has been silent; while a switch's control channel is away
-its links are taken to stand, since the switch goes on forwarding.
+A port leads to hosts when it has announced itself for a while and no neighbour was heard. A link is
+gone when a port of it goes down, or when it has been silent; while a switch's control channel is
+away its links are taken to stand, since the switch goes on forwarding.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,9 @@ from firedex_controller.topology import Host, PortRef, Topology
 __all__ = ["Discovery", "Port"]
 
 SETTLE_SECONDS = 1.0
-"""As long as this a new port carries no floods: it may turn out to close a loop."""
+SETTLE_ANNOUNCEMENTS = 3
+"""So long a new port carries no floods, since it may turn out to close a loop: both a time, and a
+number of announcements, which a busy controller takes longer to make."""
 SILENCE_SECONDS = 4.0
 MOST_HOSTS_PER_PORT = 256
 """More addresses behind one port are somebody making them up."""
@@ -36,6 +38,7 @@ class Discovery:
     def __init__(self, expected: Iterable[str] = ()) -> None:
         self._ports: dict[str, dict[int, Port]] = {}
         self._up_since: dict[PortRef, float] = {}
+        self._announcements: dict[PortRef, int] = {}
         self._away: set[str] = set(expected)
         self._heard: dict[frozenset[PortRef], float] = {}
         self._hosts: dict[str, Host] = {}
@@ -47,7 +50,7 @@ class Discovery:
         self._away.discard(switch)
         described = {port.number: port for port in ports}
         for number in set(self._ports.get(switch, {})) - set(described):
-            self._port_gone(PortRef(switch, number))
+            self._port_gone(PortRef(switch, number), now)
         self._ports[switch] = {}
         for port in described.values():
             self.port_changed(switch, port, now)
@@ -66,12 +69,18 @@ class Discovery:
         if port.up:
             self._up_since.setdefault(place, now)
         else:
-            self._port_gone(place)
+            self._port_gone(place, now)
 
-    def port_removed(self, switch: str, number: int) -> None:
+    def port_removed(self, switch: str, number: int, now: float) -> None:
         """A port is no longer there."""
         self._ports.get(switch, {}).pop(number, None)
-        self._port_gone(PortRef(switch, number))
+        self._port_gone(PortRef(switch, number), now)
+
+    def announced(self, switch: str) -> None:
+        """Every port of a switch has told its neighbour, if there is one, that it is there."""
+        for number in self._ports.get(switch, {}):
+            place = PortRef(switch, number)
+            self._announcements[place] = self._announcements.get(place, 0) + 1
 
     def still_heard(self, near: PortRef, far: PortRef, now: float) -> bool:
         """Note the time for a link that is known; any thread may, since nothing else changes."""
@@ -86,7 +95,7 @@ class Discovery:
         if near == far or not (self._is_up(near) and self._is_up(far)):
             return
         for link in [link for link in self._heard if link & {near, far} and link != {near, far}]:
-            del self._heard[link]  # one of its ends has been plugged in elsewhere
+            self._link_gone(link, now)  # one of its ends has been plugged in elsewhere
         self._heard[frozenset({near, far})] = now
         self._forget_hosts_at({near, far})
 
@@ -122,7 +131,7 @@ class Discovery:
         """What holds at ``now``; links that have been silent for too long are forgotten."""
         for link, heard in list(self._heard.items()):
             if now - heard > SILENCE_SECONDS and not any(end.switch in self._away for end in link):
-                del self._heard[link]
+                self._link_gone(link, now)
         ends = {end for link in self._heard for end in link}
         links: dict[PortRef, PortRef] = {}
         for link in self._heard:
@@ -133,27 +142,45 @@ class Discovery:
             links=links,
             edge_ports=frozenset(
                 place
-                for place, since in self._up_since.items()
-                if place not in ends and now - since >= SETTLE_SECONDS
+                for place in self._up_since
+                if place not in ends and self._port_settled(place, now)
             ),
             hosts=dict(self._hosts),
         )
 
     def settled(self, now: float) -> bool:
         """Whether all expected switches are there, and every port had its time to be a link."""
-        return not self._away and all(
-            now - since >= SETTLE_SECONDS for since in self._up_since.values()
+        return not self._away and all(self._port_settled(place, now) for place in self._up_since)
+
+    def switch_settled(self, switch: str, now: float) -> bool:
+        """Whether every port of one switch had its time."""
+        return all(
+            self._port_settled(place, now) for place in self._up_since if place.switch == switch
         )
 
     def _is_up(self, place: PortRef) -> bool:
         port = self._ports.get(place.switch, {}).get(place.number)
         return port is not None and port.up
 
-    def _port_gone(self, place: PortRef) -> None:
+    def _port_settled(self, place: PortRef, now: float) -> bool:
+        return (
+            now - self._up_since[place] >= SETTLE_SECONDS
+            and self._announcements.get(place, 0) >= SETTLE_ANNOUNCEMENTS
+        )
+
+    def _port_gone(self, place: PortRef, now: float) -> None:
         self._up_since.pop(place, None)
+        self._announcements.pop(place, None)
         for link in [link for link in self._heard if place in link]:
-            del self._heard[link]
+            self._link_gone(link, now)
         self._forget_hosts_at({place})
+
+    def _link_gone(self, link: frozenset[PortRef], now: float) -> None:
+        """Its ports begin anew: what is behind them now is not known."""
+        del self._heard[link]
+        for end in link & self._up_since.keys():
+            self._up_since[end] = now
+            self._announcements[end] = 0
 
     def _forget_hosts_at(self, places: set[PortRef]) -> None:
         for name in [name for name, host in self._hosts.items() if host.place in places]:

@@ -14,7 +14,7 @@ from firedex_controller.switch_entries import (
 )
 from firedex_controller.topology import Topology
 
-__all__ = ["LISTENING", "flooded_ports", "forwarding"]
+__all__ = ["LISTENING", "flooded_by", "flooded_ports", "forwarding"]
 
 LLDP = 0x88CC
 LLDP_PRIORITY, HOST_PRIORITY, LINK_PRIORITY = 300, 200, 150
@@ -79,6 +79,12 @@ def flooded_ports(topology: Topology) -> dict[str, frozenset[int]]:
     for place in topology.edge_ports | topology.tree_ports():
         ports[place.switch].add(place.number)
     return {switch: frozenset(numbers) for switch, numbers in ports.items()}
+
+
+def flooded_by(state: SwitchState) -> frozenset[int]:
+    """Where a switch with these tables floods."""
+    everything = state.flows.get((FORWARD, 0, ()))
+    return frozenset(everything.outputs) if everything is not None else frozenset()
 
 
 def _towards(hardware_address: str, port: int) -> FlowEntry:

@@ -17,7 +17,7 @@ from firedex_controller.classification import UNCONFIGURED, classification
 from firedex_controller.difference import Change
 from firedex_controller.discovery import Discovery, Port
 from firedex_controller.errors import ControllerError, SwitchNotConnected, UnknownSwitch
-from firedex_controller.forwarding import LISTENING, flooded_ports, forwarding
+from firedex_controller.forwarding import LISTENING, flooded_by, flooded_ports, forwarding
 from firedex_controller.kept_state import KeptState, read_kept_state, write_kept_state
 from firedex_controller.port_shaping import PortShaping, QueueAgent, ports_of
 from firedex_controller.settings import SwitchSettings
@@ -55,6 +55,7 @@ class Reconciler:
         self._floods: dict[str, frozenset[int]] = {}
         self._forwarding: dict[str, SwitchState] = {}
         self._unsettled: dict[str, float] = {}
+        self._at_rest: set[str] = set()
         self._kept = KeptState()
         self._shaping = {
             name: PortShaping(agent_of(settings)) for name, settings in switches.items()
@@ -95,7 +96,10 @@ class Reconciler:
     def settled(self, switch: str) -> bool:
         """Whether a switch is connected and has what is desired, its ways included."""
         return (
-            switch in self.sessions and switch in self._forwarding and switch not in self._unsettled
+            switch in self.sessions
+            and switch in self._forwarding
+            and switch in self._at_rest
+            and switch not in self._unsettled
         )
 
     def shaping(self, switch: str) -> PortShaping:
@@ -120,8 +124,12 @@ class Reconciler:
 
     def port_removed(self, switch: str, number: int) -> None:
         """A port is gone."""
-        self._tasks.put(lambda: self._discovery.port_removed(switch, number))
+        self._tasks.put(lambda: self._discovery.port_removed(switch, number, monotonic()))
         self._tasks.put(self._follow_topology)
+
+    def announced(self, switch: str) -> None:
+        """A switch's ports have told their neighbours that they are there."""
+        self._tasks.put(lambda: self._discovery.announced(switch))
 
     def heard_neighbour(self, near: PortRef, far: PortRef) -> None:
         """A frame of ``far`` has arrived at ``near``."""
@@ -163,6 +171,8 @@ class Reconciler:
             session.datapath.close()  # it comes back, and is asked again
             raise
         self.sessions[session.name] = session
+        self._at_rest.discard(session.name)
+        self._floods[session.name] = flooded_by(session.installed)
         self._discovery.switch_joined(session.name, ports, monotonic())
         self._publish_ports()
         log.info(
@@ -219,9 +229,12 @@ class Reconciler:
         return classification(network, part, session.installed)
 
     def _ways(self, session: SwitchSession) -> SwitchState:
+        """Those of the topology; those that are there stay until it is known well enough."""
+        installed = session.installed.of_tables(ORIGIN, FORWARD)
         ways = self._forwarding.get(session.name)
-        if ways is None:  # not worked out yet: those that are there stay
-            return session.installed.of_tables(ORIGIN, FORWARD).with_state(LISTENING)
+        had_some = any(flow.table == FORWARD for flow in installed.flows.values())
+        if ways is None or (had_some and session.name not in self._at_rest):
+            return installed.with_state(LISTENING)
         return ways
 
     # -- the desired network -------------------------------------------------------------------
@@ -262,8 +275,12 @@ class Reconciler:
     # -- the topology --------------------------------------------------------------------------
 
     def _on_beat(self) -> None:
-        self._follow_topology()
         now = monotonic()
+        for name in set(self.sessions) - self._at_rest:
+            if self._discovery.switch_settled(name, now):
+                self._at_rest.add(name)
+                self._unsettled.setdefault(name, now)
+        self._follow_topology()
         for name, due in list(self._unsettled.items()):
             if name in self.sessions and now >= due:
                 self._reconcile(self.sessions[name])

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from firedex import __version__
-from firedex.benchmarks import BENCHMARKS, run_benchmark
+from firedex.benchmarks import benchmark_names, run_benchmark
 from firedex.built_in_scenarios import built_in_scenarios
 from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import MISTAKE_IN_INPUT, as_json_text, console, fail, write_scenario
@@ -147,7 +147,7 @@ def scenarios(show: str | None, json: bool) -> None:
 
 
 @firedex.command(short_help="Run a benchmark.", epilog="Example: firedex bench predict --json")
-@click.argument("name", type=click.Choice(sorted(BENCHMARKS)), required=False)
+@click.argument("name", type=click.Choice(benchmark_names()), required=False)
 @click.option("--all", is_flag=True, help="Run every benchmark.")
 @json_option
 def bench(
@@ -160,9 +160,9 @@ def bench(
     Run it on an otherwise idle machine. Exit code 1 if a bar is not kept.
     """
     if all == (name is not None):
-        raise click.UsageError(f"name one of {', '.join(sorted(BENCHMARKS))}, or give --all")
+        raise click.UsageError(f"name one of {', '.join(benchmark_names())}, or give --all")
     results = []
-    for chosen in sorted(BENCHMARKS) if name is None else [name]:
+    for chosen in benchmark_names() if name is None else [name]:
         with Console(stderr=True).status("…") as status:
             results.append(run_benchmark(chosen, status.update))
         if not json:

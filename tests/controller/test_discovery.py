@@ -4,6 +4,7 @@ from ipaddress import IPv4Address
 
 from firedex_controller.discovery import (
     MOST_HOSTS_PER_PORT,
+    SETTLE_ANNOUNCEMENTS,
     SETTLE_SECONDS,
     SILENCE_SECONDS,
     Discovery,
@@ -24,10 +25,17 @@ def port(number: int, *, up: bool = True) -> Port:
 
 
 def two_switches(now: float = 0.0) -> Discovery:
+    """Both have announced themselves often enough."""
     discovery = Discovery(["a", "b"])
     for switch in ("a", "b"):
         discovery.switch_joined(switch, [port(number) for number in (1, 2, 3)], now)
+        announce(discovery, switch)
     return discovery
+
+
+def announce(discovery: Discovery, switch: str) -> None:
+    for _ in range(SETTLE_ANNOUNCEMENTS):
+        discovery.announced(switch)
 
 
 def test_a_link_counts_both_ways_as_soon_as_one_is_heard() -> None:
@@ -43,6 +51,27 @@ def test_a_port_carries_floods_only_after_it_had_time_to_turn_out_a_link() -> No
     discovery.heard_neighbour(A1, B1, 0.5)
     assert discovery.topology(SETTLE_SECONDS).edge_ports == {A2, A3, B2, PortRef("b", 3)}
     assert discovery.settled(SETTLE_SECONDS)
+
+
+def test_a_busy_controller_gives_ports_more_time() -> None:
+    discovery = Discovery(["a"])
+    discovery.switch_joined("a", [port(1)], 0.0)
+    for _ in range(SETTLE_ANNOUNCEMENTS - 1):
+        discovery.announced("a")
+    assert not discovery.topology(60.0).edge_ports
+    discovery.announced("a")
+    assert discovery.topology(60.0).edge_ports == {A1}
+
+
+def test_the_ends_of_a_link_that_is_gone_carry_no_floods_for_a_while() -> None:
+    discovery = two_switches()
+    discovery.heard_neighbour(A1, B1, 0.0)
+    gone = SILENCE_SECONDS + 0.1
+    assert not {A1, B1} & discovery.topology(gone).edge_ports
+    announce(discovery, "a")
+    announce(discovery, "b")
+    assert not {A1, B1} & discovery.topology(gone + SETTLE_SECONDS / 2).edge_ports
+    assert {A1, B1} <= discovery.topology(gone + SETTLE_SECONDS).edge_ports
 
 
 def test_a_link_that_falls_silent_is_gone() -> None:
@@ -99,7 +128,7 @@ def test_what_comes_over_a_link_is_no_host_there() -> None:
 def test_hosts_go_with_their_port() -> None:
     discovery = two_switches()
     discovery.heard_host(A2, MAC, ADDRESS)
-    discovery.port_removed("a", 2)
+    discovery.port_removed("a", 2, 0.0)
     assert not discovery.topology(0.0).hosts
 
 
