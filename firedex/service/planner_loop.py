@@ -5,6 +5,7 @@ process of its own, so that planning for ten thousand subscriptions holds up no 
 ends with its parent, also by ``kill -9``: the pipe between them closes, and the kernel signals it.
 """
 
+import contextlib
 import ctypes
 import gc
 import logging
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
 from firedex.planning import PlanningError
@@ -38,6 +39,9 @@ __all__ = [
 
 log = logging.getLogger("firedex.service")
 CHANGED, STATISTICS, STOP = "changed", "statistics", "stop"
+MESSAGES = dict(enumerate((CHANGED, STATISTICS, STOP)))
+CODES = {message: code for code, message in MESSAGES.items()}
+MOST_BYTES = 65_536
 PATIENCE_SECONDS = 10.0
 RESTART_SECONDS = 1.0
 CONFIRM_EVERY = 6
@@ -186,29 +190,26 @@ class ThreadedPlanner:
 
 
 class _PipeInbox:
+    """A byte for everything that happened; a planner that is busy reads them all at once."""
+
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
     def wait(self, seconds: float | None) -> list[str]:
-        come = []
-        try:
-            if not self._pipe.poll(seconds):
-                return []
-            while self._pipe.poll(0):
-                come.append(str(self._pipe.recv()))
-        except (EOFError, OSError):
-            come.append(STOP)
-        return come
+        if not wait([self._pipe], seconds):
+            return []
+        come = os.read(self._pipe.fileno(), MOST_BYTES)
+        return sorted({MESSAGES[byte] for byte in come}) if come else [STOP]
 
 
-def _process(job: PlannerJob, pipe: Connection, parent: int) -> None:
+def _process(job: PlannerJob, told: Connection, tells: Connection, parent: int) -> None:
     ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         return  # it was gone before the kernel knew
     gc.set_threshold(*COLLECT_RARELY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-    run_planner(job, Database(job.state), _PipeInbox(pipe), pipe.send)
+    run_planner(job, Database(job.state), _PipeInbox(told), tells.send)
 
 
 class PlannerProcess:
@@ -229,20 +230,27 @@ class PlannerProcess:
 
     def _supervise(self) -> None:
         while not self._stopping.is_set():
-            ours, theirs = self._context.Pipe()
+            told, telling = self._context.Pipe(duplex=False)
+            listening, tells = self._context.Pipe(duplex=False)
+            os.set_blocking(telling.fileno(), False)
             process = self._context.Process(
-                target=_process, args=(self._job, theirs, os.getpid()), daemon=True, name="planner"
+                target=_process,
+                args=(self._job, told, tells, os.getpid()),
+                daemon=True,
+                name="planner",
             )
             process.start()
-            theirs.close()
+            told.close()
+            tells.close()
             with self._sending:
-                self._pipe = ours
+                self._pipe = telling
             self.alive = True
-            self._listen(ours)
+            self._listen(listening)
             self.alive = False
             with self._sending:
                 self._pipe = None
-            ours.close()
+                telling.close()
+            listening.close()
             process.join(PATIENCE_SECONDS)
             if process.is_alive():
                 process.kill()
@@ -264,13 +272,14 @@ class PlannerProcess:
                 log.exception("a notice of the planner was lost: %s", notice)
 
     def tell(self, what: str) -> None:
-        """Say that something happened; a planner that is just starting looks by itself."""
+        """Say that something happened; never waits.
+
+        A planner that is starting looks by itself, and one with a full pipe has been told enough.
+        """
         with self._sending:
             if self._pipe is not None:
-                try:
-                    self._pipe.send(what)
-                except OSError:
-                    return
+                with contextlib.suppress(OSError):
+                    os.write(self._pipe.fileno(), bytes([CODES[what]]))
 
     def stop(self) -> None:
         """End, and wait for it."""

@@ -7,7 +7,9 @@ what it was just asking for, whole; and the switch rules are those of the config
 
 import contextlib
 import json
+import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -189,9 +191,6 @@ def test_ten_rounds_on_postgresql(tmp_path: Path, new_postgres_state: Callable[[
 
 
 def test_a_planner_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    import os
-    import signal
-
     with service_process(tmp_path, free_port(), "--open") as running:
         client = Client(running.url)
         assert client.register(publisher("p0", {"t/0": 1.0})).status == 200
@@ -199,3 +198,28 @@ def test_a_planner_that_is_killed_is_started_again(tmp_path: Path) -> None:
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
         assert client.register(subscriber("crew", {"t/0": 1.0}), wait=30).status == 200
+
+
+def test_a_planner_that_is_busy_holds_up_nobody() -> None:
+    """Told far more often than a pipe can hold, and it reads nothing: telling does not wait."""
+    from multiprocessing import get_context
+
+    from firedex.service.planner_loop import CHANGED, STATISTICS, PlannerProcess, _PipeInbox
+
+    told, telling = get_context("spawn").Pipe(duplex=False)
+    os.set_blocking(telling.fileno(), False)
+    planner = PlannerProcess(None, lambda _: None)  # type: ignore[arg-type]
+    planner._pipe = telling
+    began = time.monotonic()
+    for _ in range(200_000):
+        planner.tell(CHANGED)
+    planner.tell(STATISTICS)
+    assert time.monotonic() - began < 20
+    inbox = _PipeInbox(told)
+    assert inbox.wait(1.0) == [CHANGED]
+    planner.tell(STATISTICS)
+    assert inbox.wait(1.0) == [STATISTICS]
+    assert inbox.wait(0.0) == []
+    telling.close()
+    assert inbox.wait(1.0) == ["stop"]
+    told.close()
