@@ -112,9 +112,6 @@ def serve_load(report: Report) -> BenchmarkResult:
             measured = asyncio.run(_burst(port))
             in_force = _in_force_at(folder / "pushes", process)
             memory = _memory(process.pid)
-            _, answer = _ask(port, b"GET /v1/configurations?limit=4 HTTP/1.0\r\n\r\n")
-            for r in json.loads(answer.split(b"\r\n\r\n", 1)[1]):
-                print(r, time.time())
             report(f"serve: {READS} reads")
             reads = asyncio.run(_reads(port))
     late = max(in_force - measured.last_answer, 0.0)

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 __all__ = ["Pace", "PaceSettings"]
 
+LONGEST_QUIET = 5.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaceSettings:
-    """``quiet_seconds``: so long without a change ends a burst; ``longest_wait_seconds``: a plan
-    is made though the burst goes on. Failures are tried again after ``first_retry_seconds``,
-    twice that, and so on up to ``longest_retry_seconds``, give or take a fifth.
+    """``quiet_seconds``: so long without a change ends a burst, and up to five times as long the
+    more there are; ``longest_wait_seconds``: a plan is made though the burst goes on. Failures are
+    tried again after ``first_retry_seconds``, twice that, and so on up to
+    ``longest_retry_seconds``, give or take a fifth.
     """
 
     quiet_seconds: float = 0.03
@@ -28,6 +31,7 @@ class Pace:
         self._coins = coins or random.Random()  # noqa: S311  # jitter, no secret
         self._first_change: float | None = None
         self._last_change = 0.0
+        self._changes = 0
         self._retry_at: float | None = None
         self._check = False
         self.attempts = 0
@@ -35,6 +39,7 @@ class Pace:
     def changed(self, now: float) -> None:
         """Something is there to be planned."""
         self._last_change = now
+        self._changes += 1
         if self._first_change is None:
             self._first_change = now
 
@@ -49,11 +54,13 @@ class Pace:
         if self._first_change is None:
             return self._last_change if self._check else None
         longest = self._first_change + self._settings.longest_wait_seconds
-        return min(self._last_change + self._settings.quiet_seconds, longest)
+        quiet = self._settings.quiet_seconds * min(1.0 + (self._changes - 1) / 5, LONGEST_QUIET)
+        return min(self._last_change + quiet, longest)
 
     def began(self) -> None:
         """A plan is being made: it takes in whatever has come so far."""
         self._first_change = None
+        self._changes = 0
         self._check = False
 
     def succeeded(self) -> None:
