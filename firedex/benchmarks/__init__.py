@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from firedex.benchmarks.plan_scale import plan_scale
 from firedex.benchmarks.predict_scale import predict_scale
 from firedex.benchmarks.result import BenchmarkResult, Comparison, Report
+from firedex.benchmarks.serve_load import serve_load
 from firedex.benchmarks.simulate_speed import simulate_speed
 
 __all__ = ["BenchmarkResult", "Comparison", "Report", "benchmark_names", "run_benchmark"]
@@ -18,6 +19,7 @@ GROUP = "firedex.benchmarks"
 OWN: dict[str, Benchmark] = {
     "plan": plan_scale,
     "predict": predict_scale,
+    "serve": serve_load,
     "simulate": simulate_speed,
 }
 

@@ -16,8 +16,13 @@ EXTRAS = {
     "controller": "controller",
     "emulate": "emulation",
     "gateway": "service",
+    "incident": "service",
     "serve": "service",
+    "status": "service",
+    "subscriptions": "service",
     "switch-agent": "controller",
+    "tokens": "service",
+    "what-if": "service",
 }
 
 

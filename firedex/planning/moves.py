@@ -4,7 +4,7 @@ A subscription *moves* when it changes its flow: its client must then subscribe 
 connection. What a flow's class or drop rate is costs nobody a move.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,25 +15,33 @@ from firedex.planning.flow_split import FlowSplit, Kinds
 from firedex.wire import Assignment
 from firedex_models.demand import Demand
 
-__all__ = ["NEW", "keep_cut", "moved_subscriptions", "previous_numbers", "renumber"]
+__all__ = ["NEW", "Previous", "keep_cut", "moved_subscriptions", "previous_numbers", "renumber"]
+
+Previous = Sequence[Assignment] | Mapping[str, Mapping[str, int]]
+"""A plan that was in force, or only its flow numbers by subscriber and filter."""
 
 Integers = NDArray[np.int64]
 NEW = -1
 MOST_FLOWS = 65_536
 
 
-def previous_numbers(demand: Demand, previous: Sequence[Assignment] | None) -> Integers:
+def previous_numbers(demand: Demand, previous: Previous | None) -> Integers:
     """The number of the flow that each subscription was on; ``NEW`` if it was on none."""
     if not previous:
         return np.full(len(demand.subscriptions), NEW)
-    was: dict[str, dict[str, int]] = {}
-    for entry in previous:
-        was.setdefault(entry.subscriber, {})[entry.filter] = entry.flow
+    was = previous if isinstance(previous, Mapping) else _flow_numbers(previous)
     numbers: list[int] = []
     for subscriber in demand.scenario.subscribers:
         mine = was.get(subscriber.id, {})
         numbers += [mine.get(subscription.filter, NEW) for subscription in subscriber.subscriptions]
     return np.array(numbers, dtype=np.int64)
+
+
+def _flow_numbers(previous: Sequence[Assignment]) -> dict[str, dict[str, int]]:
+    was: dict[str, dict[str, int]] = {}
+    for entry in previous:
+        was.setdefault(entry.subscriber, {})[entry.filter] = entry.flow
+    return was
 
 
 def keep_cut(

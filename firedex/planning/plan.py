@@ -1,6 +1,5 @@
 """A whole plan: rank, split, assign, drop, predict. Pure: a scenario in, a plan out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -14,7 +13,13 @@ from firedex.planning.drop_policies import CLASS_RULES, passing_by_class
 from firedex.planning.errors import PlanningError
 from firedex.planning.flow_split import FlowSplit, Kinds, equal_cut, make_flows, sort_into_kinds
 from firedex.planning.lone_flows import on_lone_flows
-from firedex.planning.moves import keep_cut, moved_subscriptions, previous_numbers, renumber
+from firedex.planning.moves import (
+    Previous,
+    keep_cut,
+    moved_subscriptions,
+    previous_numbers,
+    renumber,
+)
 from firedex.planning.optimal_cut import optimal_cut
 from firedex.planning.ranking import Ranking, rank
 from firedex.planning.reservations import overcommitted_hops, reserve
@@ -90,7 +95,7 @@ def plan_scenario(
     split: Split | None = None,
     seed: int | None = None,
     solver: Solver = "kkt",
-    previous: Sequence[Assignment] | None = None,
+    previous: Previous | None = None,
 ) -> Plan:
     """Plan by the scenario's policies, or by those given.
 
@@ -132,7 +137,7 @@ class _Planner:
         self._planning, self._solver = planning, solver
         self._limit = 1.0 - planning.rho_tolerance
 
-    def plan(self, previous: Sequence[Assignment] | None) -> Plan:
+    def plan(self, previous: Previous | None) -> Plan:
         demand, planning = self._demand, self._planning
         before = previous_numbers(demand, previous)
         ranking = rank(demand, self._inbound, planning.priority_policy, planning.seed)

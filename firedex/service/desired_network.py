@@ -6,11 +6,14 @@ headroom, against a flow that sends more than it was planned for.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
+import numpy as np
+
+from firedex.service.site_plan import PlannedSite
 from firedex.wire import (
     ClassQueue,
-    Configuration,
     ControlEndpoint,
     DesiredNetwork,
     DesiredSwitch,
@@ -22,9 +25,9 @@ from firedex.wire import (
     ShapedPort,
     Switch,
 )
-from firedex.wire.mqtt_names import matches
 from firedex.wire.network_paths import switches_on_path
 from firedex.wire.packet_sizes import packets_of_event
+from firedex_models.topic_index import TopicIndex
 
 __all__ = ["desired_network"]
 
@@ -44,21 +47,22 @@ Port = tuple[str, str | None]
 
 
 def desired_network(
-    scenario: Scenario,
-    configuration: Configuration,
+    planned: PlannedSite,
+    version: int,
     control: Sequence[ControlEndpoint] = (),
 ) -> DesiredNetwork:
     """The desired state of every managed switch."""
+    scenario = planned.scenario
     links = [(link.from_, link.to) for link in scenario.network.links]
     way = {
         subscriber.id: switches_on_path(links, scenario.network.broker.switch, subscriber.switch)
         for subscriber in scenario.subscribers
     }
     managed = {switch.id for switch in scenario.network.switches if switch.managed}
-    offered = _packets_per_second(scenario, configuration)
+    offered = _packets_per_second(planned)
     flows: dict[str, list[FlowRule]] = {switch: [] for switch in managed}
     ports: dict[Port, set[int]] = {}
-    for flow in configuration.flows:
+    for flow in planned.flows:
         if flow.endpoints is None:
             continue
         rate = offered.get((flow.subscriber, flow.flow), 0.0)
@@ -71,7 +75,7 @@ def desired_network(
             enforced = True
     bandwidths = _bandwidths(scenario)
     return DesiredNetwork(
-        configuration_version=configuration.version,
+        configuration_version=version,
         switches=tuple(
             DesiredSwitch(
                 switch=switch.id,
@@ -130,36 +134,50 @@ def _rule(flow: Flow, endpoints: FlowEndpoints, limit: PacketLimit) -> FlowRule:
 def _limit(flow: Flow, offered_packets_per_second: float, *, backstop: bool) -> PacketLimit:
     planned = offered_packets_per_second * (1 - flow.drop_rate)
     if flow.enforced_at == "meter" and flow.drop_rate > 0 and not backstop:
-        return PacketLimit(
-            packets_per_second=max(planned, SMALLEST_LIMIT_PACKETS_PER_SECOND),
-            burst_packets=ENFORCING_BURST_PACKETS,
-        )
-    return PacketLimit(
-        packets_per_second=max(planned * BACKSTOP_HEADROOM, BACKSTOP_BURST_PACKETS),
-        burst_packets=BACKSTOP_BURST_PACKETS,
-    )
+        enforced = max(planned, SMALLEST_LIMIT_PACKETS_PER_SECOND)
+        return _packet_limit(enforced, ENFORCING_BURST_PACKETS)
+    policed = max(planned * BACKSTOP_HEADROOM, BACKSTOP_BURST_PACKETS)
+    return _packet_limit(policed, BACKSTOP_BURST_PACKETS)
 
 
-def _packets_per_second(
-    scenario: Scenario, configuration: Configuration
-) -> dict[tuple[str, int], float]:
+@lru_cache(maxsize=4096)
+def _packet_limit(packets_per_second: float, burst_packets: int) -> PacketLimit:
+    """Nearly all flows have the same backstop: one value for all of them."""
+    return PacketLimit(packets_per_second=packets_per_second, burst_packets=burst_packets)
+
+
+def _packets_per_second(planned: PlannedSite) -> dict[tuple[str, int], float]:
     """What each flow offers; a large event takes as many packets as the largest that matches."""
-    transport = {s.id: s.transport or scenario.transport for s in scenario.subscribers}
-    offered: dict[tuple[str, int], float] = {}
-    for row in configuration.prediction.subscriptions if configuration.prediction else ():
-        key = (row.subscriber, row.flow)
-        packets = max(
-            (
+    scenario, table = planned.scenario, planned.plan.table
+    index = TopicIndex([topic.name for topic in scenario.topics])
+    packets = {
+        transport: np.array(
+            [
                 packets_of_event(
                     payload_bytes=topic.event_bytes,
-                    transport=transport[row.subscriber],
+                    transport=transport,
                     topic=topic.name,
                     stamped=True,
                 )
                 for topic in scenario.topics
-                if matches(row.filter, topic.name)
-            ),
-            default=1,
+            ],
+            dtype=np.int64,
         )
-        offered[key] = offered.get(key, 0.0) + packets * row.offered_events_per_second
+        for transport in {s.transport or scenario.transport for s in scenario.subscribers}
+    }
+    numbers = table.site.flows.number[table.site.subscription_flow].tolist()
+    rates = table.offered_events_per_second.tolist()
+    most: dict[tuple[str, str], int] = {}
+    offered: dict[tuple[str, int], float] = {}
+    row = 0
+    for subscriber in scenario.subscribers:
+        transport = subscriber.transport or scenario.transport
+        for subscription in subscriber.subscriptions:
+            known = (transport, subscription.filter)
+            if known not in most:
+                matched = packets[transport][index.matching(subscription.filter)]
+                most[known] = int(matched.max(initial=1))
+            key = (subscriber.id, numbers[row])
+            offered[key] = offered.get(key, 0.0) + most[known] * rates[row]
+            row += 1
     return offered

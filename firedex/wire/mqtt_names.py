@@ -1,5 +1,6 @@
 """MQTT topic names and topic filters: what is legal, and what matches what (MQTT 5, §4.7)."""
 
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -7,6 +8,8 @@ from pydantic import AfterValidator, Field
 __all__ = ["FilterName", "TopicName", "check_filter", "check_topic", "has_wildcard", "matches"]
 
 LONGEST_NAME_BYTES = 65_535
+KNOWN_NAMES = 16_384
+"""The same few names are in all that is said of a site: checked once, they are known."""
 
 
 def _check_text(name: str, what: str) -> None:
@@ -14,12 +17,15 @@ def _check_text(name: str, what: str) -> None:
         raise ValueError(f"a topic {what} has at least one character")
     if "\0" in name:
         raise ValueError(f"a topic {what} must not contain the null character")
-    if any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise ValueError(f"a topic {what} must be valid Unicode, without surrogates")
-    if len(name.encode()) > LONGEST_NAME_BYTES:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"a topic {what} must be valid Unicode, without surrogates") from None
+    if size > LONGEST_NAME_BYTES:
         raise ValueError(f"a topic {what} has at most {LONGEST_NAME_BYTES} bytes")
 
 
+@lru_cache(maxsize=KNOWN_NAMES)
 def check_topic(name: str) -> str:
     """Return ``name`` if events can be published to it; raise ValueError saying why not."""
     _check_text(name, "name")
@@ -30,6 +36,7 @@ def check_topic(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=KNOWN_NAMES)
 def check_filter(name: str) -> str:
     """Return ``name`` if it can be subscribed to; raise ValueError saying why not."""
     _check_text(name, "filter")

@@ -1,10 +1,17 @@
 """What running parts tell the service: statistics of a flow, and that they are alive."""
 
-from datetime import datetime
 from typing import Literal
 
 from firedex.wire.mqtt_names import TopicName
-from firedex.wire.values import Count, Finite, Identifier, NonNegative, Positive, value
+from firedex.wire.values import (
+    Count,
+    Finite,
+    Identifier,
+    Moment,
+    NonNegative,
+    Positive,
+    value,
+)
 
 __all__ = ["Heartbeat", "Statistics", "TopicCount"]
 
@@ -28,7 +35,7 @@ class Statistics:
     subscriber: Identifier
     flow: Count
     configuration_version: Count
-    window_start: datetime
+    window_start: Moment
     window_seconds: Positive
     topics: tuple[TopicCount, ...] = ()
     delay_mean_seconds: NonNegative | None = None
@@ -43,6 +50,6 @@ class Heartbeat:
     part: Identifier
     kind: Literal["broker", "gateway", "controller", "service", "client", "switch"]
     site: Identifier = "site"
-    started_at: datetime
-    sent_at: datetime
+    started_at: Moment
+    sent_at: Moment
     configuration_version: Count = 0

@@ -4,9 +4,10 @@ Also the scalar types they share. Numbers are strict: ``true`` is not 1 and ``"3
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Finite",
     "Flag",
     "Identifier",
+    "Moment",
     "NonNegative",
     "Positive",
     "PositiveCount",
@@ -67,3 +69,13 @@ Flag = Annotated[bool, Field(strict=True)]
 Identifier = Annotated[
     str, Field(strict=True, min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]*$")
 ]
+
+
+def _written_out(moment: object) -> object:
+    if isinstance(moment, datetime) or (isinstance(moment, str) and ":" in moment):
+        return moment
+    raise ValueError("must be a date and time, such as 2026-01-31T12:00:00Z")
+
+
+Moment = Annotated[datetime, BeforeValidator(_written_out, json_schema_input_type=datetime)]
+"""A date and time, written out: numbers could be seconds or milliseconds of anything."""

@@ -183,10 +183,11 @@ class PredictionTable:
             deadline_seconds=subscription.deadline_seconds,
             deadline_met=None if np.isnan(met) else bool(met),
             method=METHODS[self.method[row]],
-            reason=self._reason(row),
+            reason=self.reason(row),
         )
 
-    def _reason(self, row: int) -> str | None:
+    def reason(self, row: int) -> str | None:
+        """Why a subscription has no delay, or only a coarse one."""
         method = self.method[row]
         if method == QUEUEING:
             return None

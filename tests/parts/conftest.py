@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from loopback_parts import FakeController, fresh_address, mosquitto, running_controller
 
-from firedex.service.registry import Registry
-
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
@@ -34,5 +32,5 @@ def controller_url(controller: FakeController) -> Iterator[str]:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "state.sqlite")
+def state_file(tmp_path: Path) -> Path:
+    return tmp_path / "state.sqlite"

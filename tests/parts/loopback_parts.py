@@ -1,4 +1,4 @@
-"""The real parts on loopback: Mosquitto, a relay, the service behind waitress, paho clients.
+"""The real parts on loopback: Mosquitto, a relay, the service, paho clients.
 
 Every one is awaited until it answers and ended by its own handle. The one fake is the controller:
 its real HTTP interface in front of an app that records what it is asked and refuses when told to.
@@ -21,17 +21,20 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
-import waitress
-from flask import Flask
 from paho.mqtt.enums import CallbackAPIVersion
-from waitress import wasyncore
 
 from firedex.gateway.relay import Relay
+from firedex.service.core import ServiceOptions
+from firedex.service.planner import SiteSettings
+from firedex.service.planner_pace import PaceSettings
+from firedex.service.running import ServeOptions, running_service
+from firedex.service.site_plan import Gateway
 from firedex.wire import (
     DesiredNetwork,
     NetworkChange,
     NetworkStatistics,
     NetworkTopology,
+    Scenario,
     SwitchCapabilities,
     SwitchChange,
     SwitchStatus,
@@ -162,27 +165,20 @@ def running_relay(relay: Relay, port: int | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def served(app: Flask) -> Iterator[str]:
-    """The service behind waitress on a port of the system's choice; its URL."""
-    sockets: dict[int, Any] = {}
-    server = waitress.create_server(app, map=sockets, host="127.0.0.1", port=0, threads=4)
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            wasyncore.loop(timeout=0.05, map=sockets, count=1)
-        server.task_dispatcher.shutdown()
-        wasyncore.close_all(sockets)
-
-    thread = threading.Thread(target=run, name="waitress")
-    thread.start()
-    try:
-        wait_until(lambda: _answers(server.effective_port), "the service")
-        yield f"http://127.0.0.1:{server.effective_port}"
-    finally:
-        stop.set()
-        thread.join(PATIENCE_SECONDS)
-        assert not thread.is_alive()
+def served(site: Scenario, state: Path, gateway: Gateway) -> Iterator[str]:
+    """The service, without tokens and controller, on a port of the system's choice; its URL."""
+    settings = SiteSettings(site=site, gateway=gateway)
+    options = ServeOptions(
+        service=ServiceOptions(settings=settings, open_to_all=True),
+        state=str(state),
+        planner="thread",
+        pace=PaceSettings(quiet_seconds=0.005),
+    )
+    # The clients of the first form do not ask to wait for the network; those of issue 8 do.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("firedex.service.server._wait_seconds", lambda _: PATIENCE_SECONDS)
+        with running_service(options) as running:
+            yield running.url
 
 
 class FakeController:

@@ -25,10 +25,7 @@ from parts_site import publisher, site
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
-from firedex.service.configurator import Configurator
-from firedex.service.registry import Registry
 from firedex.service.site_plan import Gateway
-from firedex.service.web import create_app
 from firedex.wire import LogUtility
 from firedex_clients import (
     ClientError,
@@ -84,21 +81,21 @@ class NotingRelay(Relay):
 
 
 @pytest.fixture
-def whole(broker: int, registry: Registry) -> Iterator[Whole]:
-    yield from a_whole(broker, registry)
+def whole(broker: int, state_file: Path) -> Iterator[Whole]:
+    yield from a_whole(broker, state_file)
 
 
 @pytest.fixture
-def far_whole(broker: int, registry: Registry) -> Iterator[Whole]:
+def far_whole(broker: int, state_file: Path) -> Iterator[Whole]:
     """The same, a third of a second away."""
-    yield from a_whole(broker, registry, lag_seconds=0.3)
+    yield from a_whole(broker, state_file, lag_seconds=0.3)
 
 
-def a_whole(broker: int, registry: Registry, **of_relay: float) -> Iterator[Whole]:
+def a_whole(broker: int, state_file: Path, **of_relay: float) -> Iterator[Whole]:
     peers: list[tuple[str, int]] = []
     with running_relay(NotingRelay(broker, peers, **of_relay)) as port:
         gateway = Gateway(address=IPv4Address("127.0.0.1"), port=port)
-        with served(create_app(Configurator(site(), registry, gateway, None))) as url:
+        with served(site(), state_file, gateway) as url:
             ServiceClient(url).register_publisher(publisher("p0", RATES))
             peers.clear()
             yield Whole(url, port, broker, peers)
@@ -260,12 +257,12 @@ def test_two_subscribers_share_an_address_whatever_their_names(whole: Whole, add
 
 
 def test_subscriptions_survive_a_broker_that_restarts(
-    registry: Registry, address: str, tmp_path: Path
+    state_file: Path, address: str, tmp_path: Path
 ) -> None:
     port, events = free_port(), list[Event]()
     with ExitStack() as running, ExitStack() as first:
         first.enter_context(mosquitto(tmp_path, port))
-        whole = running.enter_context(contextmanager(a_whole)(port, registry))
+        whole = running.enter_context(contextmanager(a_whole)(port, state_file))
         running.enter_context(whole.two_flows(address, events))
         with Publisher("127.0.0.1", port, id="before") as client:
             until_heard(client, "alarm/1", events)
@@ -286,9 +283,9 @@ def test_a_service_that_is_away_is_a_refusal(address: str) -> None:
 
 
 def test_what_the_service_refuses_opens_no_connection(whole: Whole, address: str) -> None:
-    crew = whole.subscriber(address)
-    crew.subscribe("attic/1", utility=HIGH, on_event=print)
-    with pytest.raises(ServiceRefused, match="attic/1"), crew:
+    crew = Subscriber(whole.service, id="crew", switch="attic", address=address)
+    crew.subscribe("alarm/1", utility=HIGH, on_event=print)
+    with pytest.raises(ServiceRefused, match="attic"), crew:
         pass
     assert whole.peers == []
 
@@ -317,9 +314,9 @@ def test_after_a_refused_flow_the_others_are_closed(whole: Whole, address: str) 
     assert crew._connections == []
 
 
-def test_a_gateway_that_is_away_is_a_refused_connection(registry: Registry, address: str) -> None:
+def test_a_gateway_that_is_away_is_a_refused_connection(state_file: Path, address: str) -> None:
     gateway = Gateway(address=IPv4Address("127.0.0.1"), port=free_port())
-    with served(create_app(Configurator(site(), registry, gateway, None))) as url:
+    with served(site(), state_file, gateway) as url:
         ServiceClient(url).register_publisher(publisher("p0", RATES))
         crew = Subscriber(url, id="crew", switch="core", address=address)
         crew.subscribe("alarm/1", utility=HIGH, on_event=print)

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any
 
 from parts_site import publisher, subscriber
-from test_service_site_plan import TOPICS, planned, switches
+from test_site_plan import TOPICS, planned, switches
 
 from firedex.service.desired_network import desired_network
 from firedex.wire import DesiredSwitch, SubscriberRegistration
@@ -13,13 +13,13 @@ from firedex.wire.packet_sizes import LARGEST_SEGMENT_BYTES, STAMP_BYTES, mqtt_p
 
 
 def core_of(*subscribers: SubscriberRegistration, **changes: Any) -> DesiredSwitch:
-    (core,) = desired_network(*planned(subscribers, **changes)).switches
+    (core,) = desired_network(planned(subscribers, **changes), 3).switches
     return core
 
 
 def test_every_flow_has_a_rule_with_its_endpoints_and_class() -> None:
-    scenario, made = planned([subscriber("crew", "smoke/#", "camera/#", address="10.0.0.101")])
-    asked = desired_network(scenario, made)
+    made = planned([subscriber("crew", "smoke/#", "camera/#", address="10.0.0.101")])
+    asked = desired_network(made, 3)
     (core,) = asked.switches
     assert (core.switch, asked.configuration_version) == ("core", 3)
     assert [(r.flow, r.priority, r.endpoints) for r in core.flows] == [
@@ -28,7 +28,7 @@ def test_every_flow_has_a_rule_with_its_endpoints_and_class() -> None:
 
 
 def test_unmanaged_switches_are_asked_for_nothing() -> None:
-    asked = desired_network(*planned([subscriber("crew", "smoke/#")]))
+    asked = desired_network(planned([subscriber("crew", "smoke/#")]), 3)
     assert [switch.switch for switch in asked.switches] == ["core"]
 
 
@@ -72,13 +72,13 @@ def test_a_meter_that_enforces_admits_what_is_to_be_delivered_at_the_first_switc
     network = switches(
         {"id": "floor", "bandwidth_bits_per_second": 5e6},
     ) | {"links": [{"from": "core", "to": "floor"}], "broker": {"id": "edge", "switch": "core"}}
-    scenario, made = planned(
+    made = planned(
         [subscriber("crew", "camera/1", switch="floor", address="10.0.0.101")],
         [publisher("p0", {"camera/1": 100.0})],
         network=network,
     )
     metered = replace(made.flows[0], drop_rate=0.4, enforced_at="meter")
-    asked = desired_network(scenario, replace(made, flows=(metered,)))
+    asked = desired_network(replace(made, flows=(metered,)), 3)
     limits = {switch.switch: switch.flows[0].limit for switch in asked.switches}
     assert limits["core"].packets_per_second == 60.0
     assert limits["core"].burst_packets >= 10
@@ -102,7 +102,7 @@ def test_a_meter_admits_every_segment_of_large_events() -> None:
 def test_no_switch_is_asked_for_more_classes_than_it_offers() -> None:
     names = {f"t/{n}": 1.0 for n in range(8)}
     asked = desired_network(
-        *planned(
+        planned(
             [
                 subscriber("near", *names),
                 subscriber("far", *names, switch="small", address="10.0.0.2"),
@@ -112,7 +112,8 @@ def test_no_switch_is_asked_for_more_classes_than_it_offers() -> None:
                 {"id": "small", "bandwidth_bits_per_second": 5e6, "priorities": 2}, priorities=8
             ),
             planning={"drop_policy": "flat", "flows_per_subscriber": 8, "priorities": 8},
-        )
+        ),
+        3,
     )
     small = next(switch for switch in asked.switches if switch.switch == "small")
     assert max(q.priority for port in small.ports for q in port.classes) < 2

@@ -1,0 +1,130 @@
+"""The database behind the state: SQLite by path, PostgreSQL by URL, the same behaviour.
+
+Writers go one after another, each in a transaction that is on disk when it ends; readers see one
+moment of the whole. Who plans holds the planner's lock, so that one database has one planner.
+"""
+
+import fcntl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from firedex.service.errors import StateError
+from firedex.service.migrations import migrate
+
+__all__ = ["Database", "database_url"]
+
+PATIENCE_SECONDS = 30
+WRITERS, PLANNER = 0x46444558, 0x46444559
+"""PostgreSQL's advisory locks: all writers share one, the planner has another."""
+POOL = 12
+
+
+def database_url(state: str) -> str:
+    """The URL of a path or URL that somebody gave."""
+    if state.startswith(("postgresql://", "postgres://")):
+        return "postgresql+psycopg://" + state.split("://", 1)[1]
+    if "://" in state:
+        return state
+    return f"sqlite:///{Path(state).absolute()}"
+
+
+class Database:
+    """Opened at ``state``, and brought to the present form."""
+
+    def __init__(self, state: str) -> None:
+        self.url = database_url(state)
+        self._sqlite = self.url.startswith("sqlite")
+        self._writer = threading.Lock()
+        try:
+            self._engine = self._open()
+            with self.writing() as connection:
+                migrate(connection)
+        except SQLAlchemyError as error:
+            raise StateError(f"cannot use the state at {state}: {error}") from error
+
+    def _open(self) -> Engine:
+        if not self._sqlite:
+            return create_engine(self.url, pool_size=POOL, max_overflow=POOL, pool_pre_ping=True)
+        engine = create_engine(
+            self.url,
+            pool_size=POOL,
+            max_overflow=POOL,
+            connect_args={"check_same_thread": False, "timeout": PATIENCE_SECONDS},
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        return engine
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that no other writer is in; durable when it ends."""
+        with self._writer, self._engine.connect() as connection:
+            if self._sqlite:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({WRITERS})"))
+            try:
+                yield connection
+            except BaseException:
+                self._end(connection, "ROLLBACK")
+                raise
+            self._end(connection, "COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One moment of the whole, however many questions are asked."""
+        with self._engine.connect() as connection:
+            if self._sqlite:
+                connection.exec_driver_sql("BEGIN")
+            else:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            try:
+                yield connection
+            finally:
+                self._end(connection, "ROLLBACK")
+
+    def _end(self, connection: Connection, how: str) -> None:
+        if self._sqlite:
+            connection.exec_driver_sql(how)
+        if how == "COMMIT":
+            connection.commit()
+        else:
+            connection.rollback()
+
+    @contextmanager
+    def planners_lock(self) -> Iterator[None]:
+        """Held by the one who plans; the system takes it back from a process that was killed."""
+        if self._sqlite:
+            with _locked_file(Path(self.url.removeprefix("sqlite:///") + ".planner")):
+                yield
+            return
+        with self._engine.connect() as connection:
+            connection.execute(text(f"SELECT pg_advisory_lock({PLANNER})"))
+            connection.commit()  # the lock is the session's; a transaction would keep old rows
+            try:
+                yield
+            finally:
+                connection.execute(text(f"SELECT pg_advisory_unlock({PLANNER})"))
+                connection.commit()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by us, not by the driver
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={PATIENCE_SECONDS}000"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+@contextmanager
+def _locked_file(path: Path) -> Iterator[IO[str]]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file

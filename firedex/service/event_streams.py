@@ -1,0 +1,164 @@
+"""Server-sent events, and waiting for a change to be in force: no thread waits, a loop does.
+
+Lives in one event loop; events come from any thread. A stream that does not keep up is closed: its
+client comes again, and is told the present version first.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from firedex.service.core import ConfigurationService, Event
+
+__all__ = ["EventStreams", "TooManyStreams"]
+
+KEEP_ALIVE_SECONDS = 15.0
+STATISTICS_SECONDS = 1.0
+MOST_WAITING_EVENTS = 32
+MOST_STREAMS = 20_000
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class TooManyStreams(Exception):
+    """No more streams can be held."""
+
+
+def sse(kind: str, data: Mapping[str, object], version: int) -> bytes:
+    """One event as text."""
+    return f"id: {version}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+class _Stream:
+    __slots__ = ("queue", "subscriber")
+
+    def __init__(self, subscriber: str | None) -> None:
+        self.subscriber = subscriber
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING_EVENTS)
+
+
+class EventStreams:
+    """All open streams of one service, and everybody who waits for a change."""
+
+    def __init__(self, service: ConfigurationService) -> None:
+        self._service = service
+        self._streams: set[_Stream] = set()
+        self._waiting: set[tuple[int, asyncio.Future[None]]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pulse: asyncio.Task[None] | None = None
+        self._last_statistics = 0.0
+        service.listen(self._from_any_thread)
+
+    def start(self) -> None:
+        """Begin, in the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._pulse = self._loop.create_task(self._keep_alive())
+
+    async def stop(self) -> None:
+        """End all streams."""
+        for stream in list(self._streams):
+            self._close(stream)
+        if self._pulse is not None:
+            self._pulse.cancel()
+
+    async def wait_for(self, change: int, seconds: float) -> bool:
+        """Wait until a change is in force; False if it was not in time."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (change, waiting)
+        self._waiting.add(entry)
+        try:
+            if self._service.includes(change):
+                return True
+            async with asyncio.timeout(seconds):
+                await waiting
+        except TimeoutError:
+            return False
+        else:
+            return True
+        finally:
+            self._waiting.discard(entry)
+
+    async def serve(self, subscriber: str | None, receive: Receive, send: Send) -> None:
+        """Hold one stream until either side leaves."""
+        if len(self._streams) >= MOST_STREAMS:
+            raise TooManyStreams
+        stream = _Stream(subscriber)
+        self._streams.add(stream)
+        self._service.event_streams = len(self._streams)
+        watcher = asyncio.ensure_future(self._watch(stream, receive))
+        headers = [
+            (b"content-type", b"text/event-stream"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send(_chunk(b": welcome\n\n"))
+            version = self._service.version
+            if version:
+                data: dict[str, object] = {"version": version}
+                if subscriber is not None:
+                    data["changed"] = True
+                await send(_chunk(sse("configuration", data, version)))
+            while (text := await stream.queue.get()) is not None:
+                await send(_chunk(text))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            watcher.cancel()
+            self._streams.discard(stream)
+            self._service.event_streams = len(self._streams)
+
+    async def _watch(self, stream: _Stream, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._close(stream)
+
+    def _close(self, stream: _Stream) -> None:
+        self._streams.discard(stream)
+        while stream.queue.full():
+            stream.queue.get_nowait()
+        stream.queue.put_nowait(None)
+
+    def _from_any_thread(self, event: Event) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._spread, event)
+
+    def _spread(self, event: Event) -> None:
+        if event.kind == "configuration":
+            for change, waiting in list(self._waiting):
+                if self._service.includes(change) and not waiting.done():
+                    waiting.set_result(None)
+        if event.kind == "statistics":
+            now = time.monotonic()
+            if now - self._last_statistics < STATISTICS_SECONDS:
+                return
+            self._last_statistics = now
+        plain = sse(event.kind, event.data, event.version)
+        told = {
+            known: sse(event.kind, {**event.data, "changed": known}, event.version)
+            for known in (True, False)
+        }
+        for stream in list(self._streams):
+            if event.changed is None or stream.subscriber is None:
+                self._put(stream, plain)
+            else:
+                self._put(stream, told[stream.subscriber in event.changed])
+
+    def _put(self, stream: _Stream, text: bytes) -> None:
+        try:
+            stream.queue.put_nowait(text)
+        except asyncio.QueueFull:
+            self._close(stream)
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_ALIVE_SECONDS)
+            for stream in list(self._streams):
+                self._put(stream, b": keep-alive\n\n")
+
+
+def _chunk(text: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": text, "more_body": True}

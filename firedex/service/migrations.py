@@ -1,0 +1,111 @@
+"""From any older form of the state to the present one, step by step, each in one transaction.
+
+Form 0 is what the first release left behind (SQLite: ``registration`` and ``configuration`` with
+JSON bodies); a new database starts there too, with nothing in it. A step is never changed once
+released: what comes later is a further step.
+"""
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, insert, inspect, text
+
+from firedex.service import tables
+from firedex.service.errors import StateError
+from firedex.wire import PublisherRegistration, SubscriberRegistration, from_json, to_json
+
+__all__ = ["FORM", "migrate"]
+
+_form = Table("form", MetaData(), Column("number", Integer, nullable=False))
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the database to the present form; refuse one that is newer."""
+    existing = set(inspect(connection).get_table_names())
+    if "form" not in existing:
+        _form.create(connection)
+        connection.execute(insert(_form).values(number=0))
+    number = int(connection.execute(text("SELECT number FROM form")).scalar_one())
+    if number > FORM:
+        raise StateError(
+            f"the state has form {number}, and this release knows forms up to {FORM}; "
+            "use the release that wrote it, or a newer one"
+        )
+    for step in STEPS[number:]:
+        step(connection)
+    connection.execute(text("UPDATE form SET number = :number"), {"number": FORM})
+
+
+def _first(connection: Connection) -> None:
+    """Changes, tokens, incidents, statistics; registrations of form 0 are taken over."""
+    existing = set(inspect(connection).get_table_names())
+    old: list[tuple[str, str, str]] = []
+    last_version = 0
+    if "registration" in existing:
+        rows = connection.execute(
+            text("SELECT kind, id, body FROM registration ORDER BY rowid")
+        ).all()
+        old = [(row[0], row[1], row[2]) for row in rows]
+        last_version = connection.execute(
+            text("SELECT coalesce(max(version), 0) FROM configuration")
+        ).scalar_one()
+        connection.execute(text("ALTER TABLE registration RENAME TO registration_form_0"))
+        connection.execute(text("ALTER TABLE configuration RENAME TO configuration_form_0"))
+    tables.metadata.create_all(connection)
+    for number, (kind, name, body) in enumerate(old, 1):
+        connection.execute(
+            insert(tables.change).values(
+                number=number,
+                at_seconds=time.time(),
+                actor="migration",
+                action="register",
+                subject=f"{kind} {name}",
+            )
+        )
+        connection.execute(
+            insert(tables.registration).values(
+                kind=kind,
+                id=name,
+                body=body,
+                change=number,
+                first_change=number,
+                **_port_columns(kind, body),
+            )
+        )
+        if kind == "publisher":
+            _take_over_topics(connection, name, body, number)
+    if last_version:
+        # Its number must not be given to other rules.
+        connection.execute(
+            insert(tables.configuration).values(
+                version=last_version,
+                state="replaced",
+                through_change=0,
+                created_seconds=time.time(),
+                reason="of a former release",
+            )
+        )
+
+
+def _port_columns(kind: str, body: str) -> dict[str, object]:
+    if kind != "subscriber":
+        return {}
+    registration = from_json(SubscriberRegistration, body, tolerant=True)
+    wants = len(registration.subscriber.subscriptions)
+    return {"address": str(registration.address), "wants": wants}
+
+
+def _take_over_topics(connection: Connection, name: str, body: str, number: int) -> None:
+    known = set(connection.execute(text("SELECT name FROM topic")).scalars())
+    for topic in from_json(PublisherRegistration, body, tolerant=True).topics:
+        if topic.name not in known:
+            known.add(topic.name)
+            connection.execute(
+                insert(tables.topic).values(
+                    name=topic.name, body=to_json(topic), declared_by=name, change=number
+                )
+            )
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first,)
+FORM = len(STEPS)

@@ -1,0 +1,307 @@
+"""Publishers and subscribers in the state: put, change in part, remove, each under conditions."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from firedex.service import tables
+from firedex.service.change_ledger import Entry
+from firedex.service.errors import Changed, Conflict, PortsExhausted, Unknown
+from firedex.service.site_plan import FIRST_PORT, LAST_PORT
+from firedex.wire import (
+    Network,
+    PublisherRegistration,
+    Scenario,
+    SubscriberRegistration,
+    Subscription,
+    from_json,
+    to_json,
+)
+from firedex.wire.network_paths import path_problem
+from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
+
+__all__ = ["Condition", "Limits", "Registrations"]
+
+Kept = PublisherRegistration | SubscriberRegistration
+PUBLISHER, SUBSCRIBER = "publisher", "subscriber"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Optimistic concurrency: the revision that the caller has seen; ``new`` for none at all."""
+
+    revision: int | None = None
+    new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much anybody may register."""
+
+    parties: int = 10_000
+    subscriptions_each: int = 2_000
+    publications_each: int = 5_000
+
+
+class Registrations:
+    """The rules of registering; every method runs within a change's transaction."""
+
+    def __init__(self, site: Scenario, limits: Limits) -> None:
+        self._site, self._limits = site, limits
+
+    def put_subscriber(
+        self,
+        connection: Connection,
+        number: int,
+        registration: SubscriberRegistration,
+        condition: Condition,
+    ) -> Entry:
+        """Keep a subscriber with all it wants; replaces what it had."""
+        subscriber = registration.subscriber
+        self._check_subscriber(connection, registration)
+        self._check_ports(connection, registration)
+        self._put(connection, number, SUBSCRIBER, subscriber.id, registration, condition)
+        return Entry(
+            action="register",
+            subject=f"subscriber {subscriber.id}",
+            detail={"subscriptions": len(subscriber.subscriptions), "role": subscriber.role},
+        )
+
+    def put_publisher(
+        self,
+        connection: Connection,
+        number: int,
+        registration: PublisherRegistration,
+        condition: Condition,
+    ) -> Entry:
+        """Keep a publisher and the topics that it is the first to declare."""
+        publisher = registration.publisher
+        self._check_publisher(connection, registration)
+        self._put(connection, number, PUBLISHER, publisher.id, registration, condition)
+        self._declare(connection, number, registration)
+        return Entry(
+            action="register",
+            subject=f"publisher {publisher.id}",
+            detail={"publications": len(publisher.publications)},
+        )
+
+    def remove(
+        self, connection: Connection, kind: str, identifier: str, condition: Condition
+    ) -> Entry:
+        """Forget a party."""
+        self._meets(self._row(connection, kind, identifier), kind, identifier, condition)
+        where = tables.registration.c
+        found = connection.execute(
+            delete(tables.registration).where(where.kind == kind, where.id == identifier)
+        )
+        if found.rowcount == 0:
+            raise Unknown(f"there is no {kind} {identifier!r}")
+        return Entry(action="remove", subject=f"{kind} {identifier}")
+
+    def put_subscriptions(
+        self,
+        connection: Connection,
+        number: int,
+        identifier: str,
+        wanted: Iterable[Subscription],
+        condition: Condition,
+    ) -> Entry:
+        """Add subscriptions, or change those of the same filter."""
+        registration = self.subscriber(connection, identifier)
+        subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
+        coming = list(wanted)
+        subscriptions.update({s.filter: s for s in coming})
+        if len({s.filter for s in coming}) < len(coming):
+            raise Conflict("a filter is there twice; give each once")
+        changed = _with_subscriptions(registration, subscriptions.values())
+        self.put_subscriber(connection, number, changed, condition)
+        return Entry(
+            action="subscribe",
+            subject=f"subscriber {identifier}",
+            detail={"filters": [s.filter for s in coming][:50]},
+        )
+
+    def remove_subscriptions(
+        self,
+        connection: Connection,
+        number: int,
+        identifier: str,
+        filters: Iterable[str],
+        condition: Condition,
+    ) -> Entry:
+        """Remove the subscriptions to ``filters``."""
+        registration = self.subscriber(connection, identifier)
+        subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
+        names = list(filters)
+        for name in names:
+            if subscriptions.pop(name, None) is None:
+                raise Unknown(f"{identifier!r} has no subscription to {name!r}")
+        changed = _with_subscriptions(registration, subscriptions.values())
+        self.put_subscriber(connection, number, changed, condition)
+        return Entry(
+            action="unsubscribe", subject=f"subscriber {identifier}", detail={"filters": names[:50]}
+        )
+
+    def subscriber(self, connection: Connection, identifier: str) -> SubscriberRegistration:
+        """A subscriber as registered."""
+        row = self._row(connection, SUBSCRIBER, identifier)
+        if row is None:
+            raise Unknown(f"there is no subscriber {identifier!r}")
+        return from_json(SubscriberRegistration, row[0], tolerant=True)
+
+    def _row(self, connection: Connection, kind: str, identifier: str) -> tuple[str, int] | None:
+        where = tables.registration.c
+        found = connection.execute(
+            select(where.body, where.change).where(where.kind == kind, where.id == identifier)
+        ).first()
+        return (found.body, int(found.change)) if found else None
+
+    def _meets(
+        self, row: tuple[str, int] | None, kind: str, identifier: str, condition: Condition
+    ) -> None:
+        if condition.new and row is not None:
+            raise Changed(f"{kind} {identifier!r} is there already, with revision {row[1]}")
+        if condition.revision is not None and (row is None or row[1] != condition.revision):
+            now = "is not there" if row is None else f"has revision {row[1]}"
+            raise Changed(f"{kind} {identifier!r} {now}, not {condition.revision}")
+
+    def _put(
+        self,
+        connection: Connection,
+        number: int,
+        kind: str,
+        identifier: str,
+        registration: Kept,
+        condition: Condition,
+    ) -> None:
+        columns: dict[str, object] = {"body": to_json(registration), "change": number}
+        if isinstance(registration, SubscriberRegistration):
+            columns["address"] = str(registration.address)
+            columns["wants"] = len(registration.subscriber.subscriptions)
+        row = self._row(connection, kind, identifier)
+        self._meets(row, kind, identifier, condition)
+        where = tables.registration.c
+        if row is not None:
+            connection.execute(
+                update(tables.registration)
+                .where(where.kind == kind, where.id == identifier)
+                .values(**columns)
+            )
+            return
+        there = connection.execute(
+            select(func.count()).select_from(tables.registration).where(where.kind == kind)
+        ).scalar_one()
+        if there >= self._limits.parties:
+            raise Conflict(f"there are {there} {kind}s already, as many as may be")
+        connection.execute(
+            insert(tables.registration).values(
+                kind=kind, id=identifier, first_change=number, **columns
+            )
+        )
+
+    def _network(self, connection: Connection) -> Network:
+        body = connection.execute(
+            select(tables.setting.c.body).where(tables.setting.c.name == "network")
+        ).scalar()
+        return from_json(Network, body) if body else self._site.network
+
+    def _check_place(self, connection: Connection, switch: str) -> None:
+        network = self._network(connection)
+        known = [s.id for s in network.switches]
+        if switch not in known:
+            raise Conflict(f"unknown switch {switch!r}; known are {', '.join(known[:8])}")
+        links = [(link.from_, link.to) for link in network.links]
+        reason = path_problem(links, network.broker.switch, switch)
+        if reason and (switch in {end for link in links for end in link}):
+            raise Conflict(reason)
+
+    def _check_subscriber(
+        self, connection: Connection, registration: SubscriberRegistration
+    ) -> None:
+        subscriptions = registration.subscriber.subscriptions
+        names = [s.filter for s in subscriptions]
+        doubled = _doubled(names)
+        if doubled:
+            raise Conflict(f"subscribed to twice: {', '.join(doubled[:5])}; give each filter once")
+        if len(names) > self._limits.subscriptions_each:
+            raise Conflict(f"at most {self._limits.subscriptions_each} subscriptions each")
+        self._check_place(connection, registration.subscriber.switch)
+
+    def _check_ports(self, connection: Connection, registration: SubscriberRegistration) -> None:
+        """Whether all on this address find ports, however the plan cuts their flows."""
+        most = self._site.planning.flows_per_subscriber
+        others = connection.execute(
+            select(tables.registration.c.wants).where(
+                tables.registration.c.kind == SUBSCRIBER,
+                tables.registration.c.address == str(registration.address),
+                tables.registration.c.id != registration.subscriber.id,
+            )
+        ).scalars()
+        flows = min(most, len(registration.subscriber.subscriptions))
+        flows += sum(min(most, wants) for wants in others)
+        if flows > (LAST_PORT - FIRST_PORT + 1) // 2:
+            raise PortsExhausted(str(registration.address))
+
+    def _check_publisher(self, connection: Connection, registration: PublisherRegistration) -> None:
+        publisher = registration.publisher
+        names = [p.topic for p in publisher.publications]
+        if len(names) > self._limits.publications_each:
+            raise Conflict(f"at most {self._limits.publications_each} publications each")
+        doubled = _doubled(names)
+        if doubled:
+            raise Conflict(f"published twice: {', '.join(doubled[:5])}; add the rates")
+        self._check_place(connection, publisher.switch)
+        declared = [topic.name for topic in registration.topics]
+        if len(set(declared)) < len(declared):
+            raise Conflict("a topic is declared twice")
+        known = {topic.name for topic in self._site.topics} | set(declared)
+        known |= set(connection.execute(select(tables.topic.c.name)).scalars())
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise Conflict(
+                f"unknown topic {unknown[0]!r}: declare it under 'topics', with its event_bytes"
+            )
+        self._check_sizes(registration)
+
+    def _check_sizes(self, registration: PublisherRegistration) -> None:
+        if self._site.transport != "udp":
+            return
+        for topic in registration.topics:
+            stamped = self._site.stamped_events if topic.stamped is None else topic.stamped
+            largest = LARGEST_UDP_PAYLOAD_BYTES - (STAMP_BYTES["udp"] if stamped else 0)
+            if topic.event_bytes > largest:
+                raise Conflict(
+                    f"{topic.name!r}: {topic.event_bytes} bytes do not fit one UDP datagram; "
+                    f"at most {largest} do"
+                )
+
+    def _declare(
+        self, connection: Connection, number: int, registration: PublisherRegistration
+    ) -> None:
+        name = registration.publisher.id
+        known = {
+            row.name: row.declared_by
+            for row in connection.execute(
+                select(tables.topic.c.name, tables.topic.c.declared_by)
+            ).all()
+        }
+        for topic in registration.topics:
+            row = {"body": to_json(topic), "declared_by": name, "change": number}
+            if topic.name not in known:
+                connection.execute(insert(tables.topic).values(name=topic.name, **row))
+            elif known[topic.name] == name:
+                where = tables.topic.c.name == topic.name
+                connection.execute(update(tables.topic).where(where).values(**row))
+
+
+def _doubled(names: list[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def _with_subscriptions(
+    registration: SubscriberRegistration, subscriptions: Iterable[Subscription]
+) -> SubscriberRegistration:
+    subscriber = replace(registration.subscriber, subscriptions=tuple(subscriptions))
+    return replace(registration, subscriber=subscriber)

@@ -1,0 +1,172 @@
+"""Statistics, heartbeats, deviations, the audit log; health, time and metrics."""
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import select
+
+from firedex.service import tables
+from firedex.service.configuration_endpoints import BEFORE, LIMIT
+from firedex.service.core import Event
+from firedex.service.deviations import deviations
+from firedex.service.endpoints import ALL, EVERYBODY, STAFF, Call, Endpoint, Query, Reply, endpoint
+from firedex.service.errors import NotYours
+from firedex.service.report_store import FiltersOf, ReportStore
+from firedex.wire import Heartbeat, Statistics
+from firedex.wire.service_api import (
+    AuditEntry,
+    Deviation,
+    Health,
+    KeptHeartbeat,
+    Now,
+    Received,
+)
+
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS: list[Endpoint] = []
+Reports = Annotated[tuple[Statistics, ...], Field(max_length=10_000)]
+RECENT_SECONDS = 600.0
+SUBSCRIBER = Query(
+    name="subscriber",
+    about="Only this subscriber's.",
+    schema={"type": "string", "minLength": 1, "maxLength": 128},
+)
+
+
+@endpoint(
+    ENDPOINTS,
+    "POST",
+    "/v1/statistics",
+    roles=STAFF | {"subscriber"},
+    body=Reports,
+    answers={202: Received},
+)
+def post_statistics(call: Call) -> Reply:
+    """Report what was seen of flows; a subscriber of its own, the gateway of all."""
+    reports: tuple[Statistics, ...] = call.body
+    staff = call.identity.role in STAFF
+    if not staff:
+        for report in reports:
+            call.identity.require("subscriber", report.subscriber)
+            if report.reporter != call.identity.party:
+                raise NotYours(f"the reporter of a subscriber is itself, not {report.reporter!r}")
+    store = ReportStore(call.service.database, _filters_in_force(call))
+    if store.keep(reports, trusted=staff):
+        call.service.counted()
+    if reports:
+        data = {"reports": len(reports)}
+        call.service.tell(Event(kind="statistics", data=data, version=call.service.version))
+    return Reply(status=202, value=Received(received=len(reports)))
+
+
+def _filters_in_force(call: Call) -> FiltersOf:
+    """What each flow carries now; a subscriber's flows are read once."""
+    now = call.service.in_force
+    known: dict[str, dict[int, tuple[str, ...]]] = {}
+
+    def filters_of(subscriber: str, flow: int) -> tuple[str, ...]:
+        if now is None or subscriber not in now.document.pieces:
+            return ()
+        if subscriber not in known:
+            flows = json.loads(f"[{now.document.pieces[subscriber].flows}]")
+            known[subscriber] = {each["flow"]: tuple(each["filters"]) for each in flows}
+        return known[subscriber].get(flow, ())
+
+    return filters_of
+
+
+@endpoint(
+    ENDPOINTS,
+    "GET",
+    "/v1/statistics",
+    roles=STAFF,
+    answers={200: tuple[Statistics, ...]},
+    query=(SUBSCRIBER, LIMIT),
+)
+def get_statistics(call: Call) -> Reply:
+    """What was reported lately, newest first."""
+    store = ReportStore(call.service.database)
+    found = store.statistics(call.query.get("subscriber"), None, call.query.get("limit", 100))
+    return Reply(value=tuple(found))
+
+
+@endpoint(ENDPOINTS, "GET", "/v1/deviations", roles=STAFF, answers={200: tuple[Deviation, ...]})
+def get_deviations(call: Call) -> Reply:
+    """What clients measured in the last ten minutes, beside what was predicted."""
+    now = call.service.in_force
+    reports = ReportStore(call.service.database).latest_of_clients(time.time() - RECENT_SECONDS)
+    found = deviations(now.document if now else None, call.service.version, reports)
+    return Reply(value=tuple(found))
+
+
+@endpoint(ENDPOINTS, "POST", "/v1/heartbeats", roles=ALL, body=Heartbeat, answers={202: Received})
+def post_heartbeat(call: Call) -> Reply:
+    """Say that a part is alive."""
+    heartbeat: Heartbeat = call.body
+    party = call.identity.party or ""
+    if call.identity.role not in STAFF and not heartbeat.part.startswith(party):
+        raise NotYours(f"the token {call.identity.name!r} is not for the part {heartbeat.part!r}")
+    ReportStore(call.service.database).beat(heartbeat)
+    return Reply(status=202, value=Received(received=1))
+
+
+@endpoint(ENDPOINTS, "GET", "/v1/heartbeats", roles=STAFF, answers={200: tuple[KeptHeartbeat, ...]})
+def get_heartbeats(call: Call) -> Reply:
+    """Every part's last heartbeat."""
+    return Reply(value=tuple(ReportStore(call.service.database).heartbeats()))
+
+
+@endpoint(
+    ENDPOINTS,
+    "GET",
+    "/v1/audit",
+    roles=STAFF,
+    answers={200: tuple[AuditEntry, ...]},
+    query=(BEFORE, LIMIT),
+)
+def get_audit(call: Call) -> Reply:
+    """Who changed what, newest first."""
+    column = tables.change.c
+    chosen = select(tables.change).order_by(column.number.desc())
+    if "before" in call.query:
+        chosen = chosen.where(column.number < call.query["before"])
+    with call.service.database.reading() as connection:
+        rows = connection.execute(chosen.limit(call.query.get("limit", 100))).all()
+    return Reply(
+        value=tuple(
+            AuditEntry(
+                change=row.number,
+                at=datetime.fromtimestamp(row.at_seconds, UTC),
+                actor=row.actor,
+                action=row.action,
+                subject=row.subject,
+                detail=json.loads(row.detail) if row.detail else None,
+            )
+            for row in rows
+        )
+    )
+
+
+@endpoint(ENDPOINTS, "GET", "/v1/time", roles=EVERYBODY, answers={200: Now})
+def get_time(_call: Call) -> Reply:
+    """The service's clock."""
+    return Reply(value=Now(now_seconds=time.time()))
+
+
+@endpoint(ENDPOINTS, "GET", "/v1/health", roles=EVERYBODY, answers={200: Health})
+def get_health(_call: Call) -> Reply:
+    """Whether the service answers at all."""
+    return Reply(value=Health(status="ok"))
+
+
+@endpoint(ENDPOINTS, "GET", "/v1/ready", roles=EVERYBODY, answers={200: Health, 503: Health})
+def get_ready(call: Call) -> Reply:
+    """Whether plans are made and the network follows."""
+    reasons = call.service.not_ready()
+    if reasons:
+        return Reply(status=503, value=Health(status="not-ready", reasons=reasons))
+    return Reply(value=Health(status="ok"))

@@ -1,0 +1,213 @@
+"""The service on a socket: one event loop for connections, a few threads for Flask.
+
+Uvicorn holds the connections. A request is read whole in the loop, answered by the WSGI application
+in a thread, and written in the loop, so that neither a slow client nor an event stream nor somebody
+waiting for the network occupies a thread. Event streams are answered by the loop itself.
+"""
+
+import asyncio
+import io
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from flask import Flask
+
+from firedex.service.core import ConfigurationService
+from firedex.service.errors import NotYours, Refused
+from firedex.service.event_streams import EventStreams, Receive, Send, TooManyStreams
+from firedex.service.query_parameters import LONGEST_WAIT_SECONDS
+from firedex.service.web import IDENTIFIER, LARGEST_BODY_BYTES, create_app, error_json
+
+__all__ = ["ServiceServer"]
+
+log = logging.getLogger("firedex.service")
+THREADS = 8
+Scope = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Answer:
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        return next((v for k, v in self.headers if k.lower() == name.lower()), None)
+
+
+class ServiceServer:
+    """An ASGI application: the service's REST interface and its event streams."""
+
+    def __init__(self, service: ConfigurationService) -> None:
+        self._service = service
+        self._flask: Flask = create_app(service)
+        self._streams = EventStreams(service)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection's request, or the server's own start and end."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            if scope["path"] == "/v1/events" and scope["method"] == "GET":
+                await self._events(scope, receive, send)
+            else:
+                await self._request(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self._streams.start()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._streams.stop()
+        await asyncio.to_thread(self._threads.shutdown)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await _body(receive)
+        if body is None:
+            text = error_json(f"at most {LARGEST_BODY_BYTES} bytes")
+            await _send(send, _json(413, text))
+            return
+        answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
+        change = answer.header("Firedex-Change")
+        seconds = _wait_seconds(scope)
+        if change and seconds > 0 and await self._streams.wait_for(int(change), seconds):
+            answer = _json(200, await self._in_thread(lambda: self._view(scope["path"])))
+        await _send(send, answer)
+
+    def _view(self, path: str) -> str:
+        """What is in force, as far as it is the business of whoever changed something."""
+        now = self._service.in_force
+        if now is None:
+            raise RuntimeError("a change is in force without a configuration")
+        parts = path.split("/")
+        if parts[2] == "subscribers":
+            return now.document.of(parts[3])
+        return now.document.without_flows()
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            subscriber = await self._in_thread(lambda: self._admit(scope))
+            await self._streams.serve(subscriber, receive, send)
+        except TooManyStreams:
+            await _send(send, _json(503, error_json("too many event streams are open")))
+        except Refused as error:
+            await _send(send, _json(error.status, error_json(str(error))))
+
+    def _admit(self, scope: Scope) -> str | None:
+        """Who may listen, and to whose events."""
+        headers = {k.decode("latin1"): v.decode("latin1") for k, v in scope["headers"]}
+        identity = self._service.identify(headers.get("authorization"))
+        self._service.request_limits.count(identity.name)
+        query = parse_qs(scope["query_string"].decode("latin1"), keep_blank_values=True)
+        unknown = set(query) - {"subscriber"}
+        if unknown:
+            raise Refused(f"unknown parameter {sorted(unknown)[0]!r}; known is subscriber")
+        subscriber: str | None = query["subscriber"][0] if "subscriber" in query else None
+        if subscriber is not None and not IDENTIFIER.fullmatch(subscriber):
+            raise Refused(f"{subscriber!r} is not an identifier")
+        if identity.role == "subscriber":
+            if subscriber is None:
+                subscriber = identity.party
+            elif subscriber != identity.party:
+                raise NotYours(f"the token {identity.name!r} is not for {subscriber!r}")
+        return subscriber
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body, or none if it is too large."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        size += len(message.get("body", b""))
+        if size > LARGEST_BODY_BYTES:
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _wait_seconds(scope: Scope) -> float:
+    """How long the caller wants to wait; what is not a number was refused already."""
+    given = parse_qs(scope["query_string"].decode("latin1")).get("wait_seconds", ["0"])[0]
+    try:
+        return min(max(float(given), 0.0), LONGEST_WAIT_SECONDS)
+    except ValueError:
+        return 0.0
+
+
+def _ask(app: Flask, scope: Scope, body: bytes) -> _Answer:
+    """Have a WSGI application answer."""
+    started: list[tuple[str, list[tuple[str, str]]]] = []
+
+    def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> Any:
+        started[:] = [(status, headers)]
+        return lambda _: None
+
+    chunks: Iterable[bytes] = app(_environ(scope, body), start)
+    try:
+        whole = b"".join(chunks)
+    finally:
+        getattr(chunks, "close", lambda: None)()
+    status, headers = started[0]
+    return _Answer(int(status.split(" ", 1)[0]), list(headers), whole)
+
+
+def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
+    host, port = scope.get("server") or ("localhost", 80)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote(scope["raw_path"].split(b"?")[0].decode("latin1"), "latin1"),
+        "QUERY_STRING": scope["query_string"].decode("latin1"),
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "REMOTE_ADDR": (scope.get("client") or ("", 0))[0],
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.get("scheme", "http"),
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for raw_name, raw_value in scope["headers"]:
+        name = raw_name.decode("latin1").upper().replace("-", "_")
+        value = raw_value.decode("latin1")
+        if name == "CONTENT_TYPE":
+            environ["CONTENT_TYPE"] = value
+        elif name != "CONTENT_LENGTH":
+            key = f"HTTP_{name}"
+            environ[key] = f"{environ[key]},{value}" if key in environ else value
+    return environ
+
+
+def _json(status: int, text: str) -> _Answer:
+    return _Answer(status, [("Content-Type", "application/json")], text.encode())
+
+
+async def _send(send: Send, answer: _Answer) -> None:
+    headers = [
+        (name.lower().encode("latin1"), value.encode("latin1"))
+        for name, value in answer.headers
+        if name.lower() != "content-length"
+    ]
+    if answer.status not in (HTTPStatus.NOT_MODIFIED, HTTPStatus.NO_CONTENT):
+        headers.append((b"content-length", str(len(answer.body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

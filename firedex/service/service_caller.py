@@ -1,0 +1,70 @@
+"""Asking a service from the command line: one request, and what is wrong in words."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["ServiceCaller", "service_options"]
+
+PATIENCE_SECONDS = 60.0
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCaller:
+    """A service at ``url``, asked with ``token``."""
+
+    url: str
+    token: str | None
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """The JSON of an answer; whatever else it is ends the command with the reason."""
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(  # noqa: S310  # http and https alone, by the option's type
+            self.url.rstrip("/") + path, data, headers, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise click.ClickException(_reason(error)) from error
+        except (OSError, ValueError) as error:
+            raise click.ClickException(f"{self.url} does not answer: {error}") from error
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        said = json.loads(error.read())["error"]
+    except (ValueError, LookupError, TypeError):
+        said = error.reason
+    return f"{error.code}: {said}"
+
+
+def _checked(_context: object, _parameter: object, url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{url!r} is not a URL of the form http://HOST:PORT")
+    return url
+
+
+def service_options(command: F) -> F:
+    """``--service``, ``--token`` and ``--json``, as every command for people has them."""
+    command = click.option("--json", is_flag=True, help="Print JSON for machines.")(command)
+    command = click.option(
+        "--token", envvar="FIREDEX_TOKEN", help="Who asks (FIREDEX_TOKEN); none with serve --open."
+    )(command)
+    return click.option(
+        "--service",
+        envvar="FIREDEX_SERVICE",
+        default="http://127.0.0.1:8088",
+        show_default=True,
+        callback=_checked,
+        help="Where the service is (FIREDEX_SERVICE).",
+    )(command)

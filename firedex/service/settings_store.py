@@ -1,0 +1,143 @@
+"""Single values of the state: the incident, budgets, the network given, capabilities; profiles."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, delete, insert, select
+
+from firedex.service import tables
+from firedex.service.change_ledger import Entry
+from firedex.service.errors import Conflict, Unknown
+from firedex.service.state_reader import setting
+from firedex.wire import (
+    Network,
+    PublisherRegistration,
+    Scenario,
+    SubscriberRegistration,
+    from_json,
+    from_plain,
+    to_json,
+    to_plain,
+)
+from firedex.wire.errors import InvalidValue
+from firedex.wire.incident import Budgets, Incident, IncidentOpening, UtilityProfile
+
+__all__ = [
+    "change_phase",
+    "check_network",
+    "close_incident",
+    "open_incident",
+    "put_budgets",
+    "put_network",
+    "put_profile",
+    "remove_profile",
+    "write_setting",
+]
+
+
+def write_setting(connection: Connection, name: str, body: str, number: int) -> None:
+    """Keep a single value in place of the one before."""
+    connection.execute(delete(tables.setting).where(tables.setting.c.name == name))
+    connection.execute(insert(tables.setting).values(name=name, body=body, change=number))
+
+
+def open_incident(connection: Connection, number: int, opening: IncidentOpening) -> Entry:
+    """Open an incident; one at a time."""
+    known = setting(connection, "incident", Incident)
+    if known is not None and known.closed_at is None:
+        raise Conflict(f"the incident {known.title!r} is open; close it first")
+    now = datetime.now(UTC)
+    incident = Incident(title=opening.title, phase=opening.phase, opened_at=now, phase_since=now)
+    write_setting(connection, "incident", to_json(incident), number)
+    return Entry(
+        action="open-incident", subject=f"incident {opening.title}", detail={"phase": opening.phase}
+    )
+
+
+def change_phase(connection: Connection, number: int, phase: str) -> Entry:
+    """Go into another phase; its profile counts from now on."""
+    incident = _open_one(connection)
+    made = from_plain(
+        Incident,
+        {**to_plain(incident), "phase": phase, "phase_since": datetime.now(UTC).isoformat()},
+    )
+    write_setting(connection, "incident", to_json(made), number)
+    return Entry(
+        action="phase",
+        subject=f"incident {incident.title}",
+        detail={"from": incident.phase, "to": phase},
+    )
+
+
+def close_incident(connection: Connection, number: int) -> Entry:
+    """The incident is over; no profile counts."""
+    incident = _open_one(connection)
+    made = from_plain(Incident, {**to_plain(incident), "closed_at": datetime.now(UTC).isoformat()})
+    write_setting(connection, "incident", to_json(made), number)
+    return Entry(action="close-incident", subject=f"incident {incident.title}")
+
+
+def _open_one(connection: Connection) -> Incident:
+    incident = setting(connection, "incident", Incident)
+    if incident is None or incident.closed_at is not None:
+        raise Conflict("no incident is open")
+    return incident
+
+
+def put_profile(connection: Connection, number: int, phase: str, profile: UtilityProfile) -> Entry:
+    """What a phase makes of utilities."""
+    connection.execute(delete(tables.profile).where(tables.profile.c.phase == phase))
+    connection.execute(
+        insert(tables.profile).values(phase=phase, body=to_json(profile), change=number)
+    )
+    return Entry(action="profile", subject=f"phase {phase}", detail={"rules": len(profile.rules)})
+
+
+def remove_profile(connection: Connection, phase: str) -> Entry:
+    """A phase makes nothing of utilities any more."""
+    found = connection.execute(delete(tables.profile).where(tables.profile.c.phase == phase))
+    if found.rowcount == 0:
+        raise Unknown(f"there is no profile of a phase {phase!r}")
+    return Entry(action="remove-profile", subject=f"phase {phase}")
+
+
+def put_budgets(connection: Connection, number: int, budgets: Budgets) -> Entry:
+    """What roles may claim."""
+    write_setting(connection, "budgets", to_json(budgets), number)
+    return Entry(action="budgets", subject="roles", detail=to_plain(budgets))
+
+
+def put_network(connection: Connection, number: int, network: Network, site: Scenario) -> Entry:
+    """Another network than the site's file gives; everybody must still have a place in it."""
+    check_network(network, site)
+    known = {switch.id for switch in network.switches}
+    for row in connection.execute(
+        select(tables.registration.c.kind, tables.registration.c.id, tables.registration.c.body)
+    ):
+        switch = _switch_of(row.kind, row.body)
+        if switch not in known:
+            raise Conflict(f"{row.kind} {row.id!r} is behind {switch!r}, which is not among them")
+    write_setting(connection, "network", to_json(network), number)
+    return Entry(action="network", subject=f"{len(known)} switches")
+
+
+def check_network(network: Network, site: Scenario) -> None:
+    """Refuse a network that makes no sense by itself."""
+    try:
+        from_plain(
+            Scenario,
+            {
+                **to_plain(site),
+                "network": to_plain(network),
+                "publishers": [],
+                "subscribers": [],
+                "assignment": None,
+            },
+        )
+    except InvalidValue as error:
+        raise Conflict(str(error)) from error
+
+
+def _switch_of(kind: str, body: str) -> str:
+    if kind == "publisher":
+        return from_json(PublisherRegistration, body, tolerant=True).publisher.switch
+    return from_json(SubscriberRegistration, body, tolerant=True).subscriber.switch

@@ -1,0 +1,126 @@
+"""The commands for people, against a running service."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from fake_controller import FakeController
+from service_site import Client, publisher, serving, subscriber
+
+from firedex.service.command import serve
+from firedex.service.people_commands import incident, status, subscriptions, what_if
+from firedex.service.running import RunningService
+from firedex.service.tokens_command import tokens
+
+SMOKE = publisher("p0", {"smoke/1": 10.0, "camera/1": 100.0})
+CREW = subscriber("crew", {"smoke/#": 10.0, "camera/#": 1.0})
+
+
+def run(command: click.Command, *arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments)
+
+
+@pytest.fixture
+def at(running: RunningService, client: Client) -> tuple[str, str]:
+    client.register(SMOKE)
+    client.register(CREW)
+    return ("--service", running.url)
+
+
+def test_status_says_what_is_in_force(at: tuple[str, str]) -> None:
+    said = run(status, *at).output
+    assert "served: 1 publishers, 1 subscribers with 2 subscriptions" in said
+    assert "in force: configuration 2" in said
+    assert "pending: 0 of 2 changes" in said
+    assert json.loads(run(status, *at, "--json").output)["subscriptions"] == 2
+
+
+def test_status_in_trouble_says_so_and_ends_with_1(
+    at: tuple[str, str], client: Client, controller: FakeController
+) -> None:
+    controller.mood = "refuses"
+    client.register(subscriber("other", {}, address="10.0.0.2"), wait=0.3)
+    result = run(status, *at)
+    assert result.exit_code == 1
+    assert "TROUBLE" in result.output
+    assert "refused" in result.output
+
+
+def test_subscriptions_are_a_table_of_all_or_of_one(at: tuple[str, str]) -> None:
+    said = run(subscriptions, *at).output
+    assert "crew smoke/#" in said
+    assert "crew camera/#" in said
+    rows = json.loads(run(subscriptions, *at, "--subscriber", "crew", "--json").output)
+    assert {row["filter"] for row in rows} == {"smoke/#", "camera/#"}
+    nobody = run(subscriptions, *at, "--subscriber", "nobody")
+    assert nobody.exit_code == 1
+    assert "404" in nobody.output
+
+
+def test_what_if_shows_what_would_differ(at: tuple[str, str], tmp_path: Path) -> None:
+    change = tmp_path / "change.yaml"
+    change.write_text(json.dumps({"subscribers": [subscriber("new", {"smoke/1": 5.0})]}))
+    said = run(what_if, str(change), "--without", "crew", *at)
+    assert said.exit_code == 0, said.output
+    assert "new smoke/1" in said.output
+    assert "crew smoke/#" in said.output
+    plain = json.loads(run(what_if, "--phase", "overhaul", "--json", *at).output)
+    assert plain["difference"]["subscriptions"] == []
+
+
+def test_an_incident_is_opened_changed_and_closed(at: tuple[str, str]) -> None:
+    assert "in force with configuration" in run(incident, "open", "Tower", *at).output
+    assert "in overhaul; in force" in run(incident, "phase", "overhaul", *at).output
+    assert "Tower: in overhaul" in run(incident, "show", *at).output
+    assert "closed" in run(incident, "close", *at).output
+    again = run(incident, "close", *at)
+    assert (again.exit_code, "no incident is open" in again.output) == (1, True)
+
+
+def test_a_service_that_is_away_is_named() -> None:
+    result = run(status, "--service", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "http://127.0.0.1:1 does not answer" in result.output
+    assert run(status, "--service", "ftp://x").exit_code == 2
+
+
+def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    state = ("--state", str(tmp_path / "s.sqlite"))
+    token = run(tokens, "create", "chief", "--role", "command", *state).output.strip()
+    with serving(tmp_path / "s.sqlite", open_to_all=False) as running:
+        assert run(status, "--service", running.url, "--token", token).exit_code == 0
+        assert run(status, "--service", running.url).exit_code == 1
+        assert "chief: command" in run(tokens, "list", *state).output
+        assert run(tokens, "revoke", "chief", *state).exit_code == 0
+        assert run(status, "--service", running.url, "--token", token).exit_code == 1
+    assert run(tokens, "revoke", "chief", *state).exit_code == 1
+    assert run(tokens, "create", "x", "--role", "subscriber", *state).exit_code == 1
+    assert token not in run(tokens, "list", "--json", *state).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--open", "--listen", "0.0.0.0:8088"), "is not loopback"),
+        (("--key", __file__), "go together"),
+        (("--gateway", "localhost:1884"), "IPv4"),
+        (("--state", "/nowhere/at/all.sqlite", "--open"), "cannot use the state"),
+    ],
+)
+def test_serve_refuses_what_would_go_wrong(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "{name: x, topics: [], network: {switches: [{id: core, bandwidth_bits_per_second: 1000}],"
+        " broker: {id: edge}}}"
+    )
+    if "--listen" not in arguments:
+        arguments = (*arguments, "--listen", "127.0.0.1:1")
+        if "--state" in arguments:
+            arguments = (*arguments[:-1], "127.0.0.1:48881")
+    result = run(serve, str(site), *arguments)
+    assert result.exit_code == 2
+    assert said in result.output
