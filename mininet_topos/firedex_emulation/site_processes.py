@@ -90,7 +90,13 @@ class SiteProcesses:
         self.wait_for("broker", lambda: _answers(EDGE_MANAGEMENT, BROKER_PORT))
         self.start(
             "service",
-            [*_firedex("serve"), str(site), "--listen", f"0.0.0.0:{SERVICE_PORT}"]
+            [
+                *_firedex("serve"),
+                str(site),
+                "--listen",
+                f"0.0.0.0:{SERVICE_PORT}",
+                "--open-anywhere",
+            ]
             + ["--controller", f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"]
             + ["--controller-token", self._token]
             + ["--gateway", f"{EDGE_ADDRESS}:{GATEWAY_PORT}"]
