@@ -94,6 +94,14 @@ class Relay:
                     side.transport.abort()
                 await asyncio.sleep(0)
 
+    def connected(self, peer: tuple[str, int]) -> None:
+        """A client has connected; for whoever wants to know."""
+        log.debug("client %s:%s connected", *peer)
+
+    def upstream(self, send: Callable[[bytes], None], data: bytes) -> None:
+        """What a client sends goes to the broker as it is."""
+        send(data)
+
     def refuse(self, who: str, why: str) -> None:
         """Count and tell that a client was sent away."""
         self.refused_connections += 1
@@ -143,13 +151,14 @@ class _Relayed:
         if self._client.closed:
             self._broker.transport.abort()
             return
-        self._broker.transport.write(first)
+        self._relay.connected(self._client.peer)
+        self._relay.upstream(self._broker.transport.write, first)
         self._client.resume_reading()
 
     def to_broker(self, data: bytes) -> None:
         """From the client, as it is."""
         if self._broker is not None:
-            self._broker.transport.write(data)
+            self._relay.upstream(self._broker.transport.write, data)
 
     def from_broker(self, data: bytes) -> None:
         """From the broker, through what decides."""
