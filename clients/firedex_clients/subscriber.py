@@ -34,6 +34,7 @@ from firedex_clients.flow_set import FlowSet
 from firedex_clients.flow_statistics import FlowStatistics
 from firedex_clients.plan_following import REPORT_SECONDS, PlanFollower
 from firedex_clients.service_client import ClockOffset, ServiceClient
+from firedex_clients.sn_flow import SnFlow
 from firedex_clients.subscriptions import OnDelivery, Subscribed, Subscriptions
 from firedex_clients.tcp_flow import TcpFlow
 
@@ -311,9 +312,8 @@ class Subscriber:
             raise Closed(f"subscriber {self._id!r} has been left")
         ports = flow.settings.bind_ports
         client_id = f"{self._id}-{flow.number}" + (f"-{ports[0]}" if ports else "")
-        return TcpFlow(
-            self._loop, flow.settings, listener, client_id=client_id, lasting=flow.lasting
-        )
+        kind = SnFlow if flow.settings.transport == "udp" else TcpFlow
+        return kind(self._loop, flow.settings, listener, client_id=client_id, lasting=flow.lasting)
 
     def _take_statistics(self, offset: ClockOffset | None) -> tuple[Statistics, ...]:
         seconds = None if offset is None else offset.seconds

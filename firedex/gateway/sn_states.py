@@ -1,4 +1,4 @@
-"""What an MQTT-SN session is made of: its states, its way to the broker, how events are passed on."""
+"""What an MQTT-SN session is made of: states, its way to the broker, passing events on."""
 
 from enum import Enum
 from typing import Protocol

@@ -24,6 +24,7 @@ class SnTopics:
         self._names: dict[int, bytes] = {}
         self._ids: dict[bytes, int] = {}
         self._told: set[int] = set()
+        self._knows_predefined = False
 
     def register(self, name: bytes) -> int:
         """The id of a name, which the client is about to be told."""
@@ -52,18 +53,22 @@ class SnTopics:
     def name(self, kind: TopicKind, number: int) -> bytes | None:
         """The topic of an id that the client uses."""
         if kind == TopicKind.PREDEFINED:
+            self._knows_predefined = True
             return self._predefined.get(number)
         if kind == TopicKind.SHORT:
             return number.to_bytes(2, "big")
         return self._names.get(number)
 
     def to_client(self, name: bytes) -> tuple[TopicKind, int, bool]:
-        """How an event of a topic is named to the client, and whether it knows that already."""
+        """How an event of a topic is named to the client, and whether it knows that already.
+
+        By a pre-defined id only if the client has used such an id itself.
+        """
         number = self._ids.get(name)
         if number is not None and number in self._told:
             return TopicKind.NORMAL, number, True
         number = self._predefined_ids.get(name)
-        if number is not None:
+        if number is not None and self._knows_predefined:
             return TopicKind.PREDEFINED, number, True
         if len(name) == SHORT_BYTES:
             return TopicKind.SHORT, int.from_bytes(name, "big"), True

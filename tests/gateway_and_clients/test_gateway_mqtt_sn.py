@@ -283,7 +283,7 @@ def test_a_will_cannot_be_changed_later(client: BareClient) -> None:
 
 
 def test_a_sleeping_client_gets_everything_when_it_wakes(
-    port: int, client: BareClient, plain: Listener
+    client: BareClient, plain: Listener
 ) -> None:
     number = client.subscribe("night", qos=1)
     client.ask(Disconnect(duration_seconds=60), Disconnect)
@@ -348,7 +348,7 @@ def test_searching_and_advertising(broker: int) -> None:
             assert listener.ask(SearchGw(), GwInfo).gateway_id == 42
 
 
-def test_a_broker_that_is_away_refuses(tmp_path: object) -> None:
+def test_a_broker_that_is_away_refuses() -> None:
     with running_sn_gateway(free_port()) as (_, port), BareClient(port) as client:
         found = client.ask(Connect(client_id="x", duration_seconds=5), Connack)
         assert found.return_code == ReturnCode.CONGESTION
