@@ -86,7 +86,6 @@ class SnFlow:
         self._topics: dict[int, str] = {}
         self._received: set[int] = set()
         self._up = self._closing = self._closed = False
-        self._had_session = False
         self._next_port = self._next_id = 0
         self._heard_at = self._pinged_at = 0.0
         self._ticking: Timer | None = None
@@ -116,7 +115,7 @@ class SnFlow:
         connect = Connect(
             client_id=self._client_id,
             duration_seconds=KEEP_ALIVE_SECONDS,
-            clean_session=not self._had_session,
+            clean_session=not self._lasting,
         )
         self._ask(CONNECTING, connect)
         self._ticking = self._loop.later(TICK_SECONDS, self._tick)
@@ -285,7 +284,7 @@ class SnFlow:
             self._lost(f"the gateway refuses with code {message.return_code}")
             return
         self._back_off.succeeded()
-        self._up, self._had_session = True, self._lasting
+        self._up = True
         self.connects += 1
         for wanted in self.wanted.values():
             self._subscribe(wanted)

@@ -311,7 +311,9 @@ class Subscriber:
         if self._loop is None:
             raise Closed(f"subscriber {self._id!r} has been left")
         ports = flow.settings.bind_ports
+        # Two connections may stand side by side while filters move, also of one flow.
         client_id = f"{self._id}-{flow.number}" + (f"-{ports[0]}" if ports else "")
+        client_id += "-lasting" if flow.lasting else ""
         kind = SnFlow if flow.settings.transport == "udp" else TcpFlow
         return kind(self._loop, flow.settings, listener, client_id=client_id, lasting=flow.lasting)
 

@@ -7,8 +7,8 @@ whether it has come before, so while a filter moves it may come twice.
 
 import logging
 import time
+import zlib
 from collections.abc import Callable
-from itertools import count
 
 from firedex.wire import Subscription
 from firedex.wire.mqtt_names import matches
@@ -22,6 +22,8 @@ from firedex_clients.flow_statistics import FlowStatistics
 __all__ = ["Subscribed", "Subscriptions"]
 
 log = logging.getLogger("firedex.clients")
+LARGEST_NUMBER = 268_435_455
+"""Of an MQTT 5 subscription identifier."""
 OnDelivery = Callable[[Event], None]
 
 
@@ -45,7 +47,6 @@ class Subscriptions:
     """All of a subscriber's, by filter and by the number that brokers send along."""
 
     def __init__(self, statistics: FlowStatistics) -> None:
-        self._numbers = count(1)
         self._by_filter: dict[str, Subscribed] = {}
         self._by_number: dict[int, Subscribed] = {}
         self._statistics = statistics
@@ -54,11 +55,18 @@ class Subscriptions:
     def add(self, subscription: Subscription, on_event: OnEvent) -> Subscribed:
         """Add or replace the subscription to a filter."""
         old = self._by_filter.get(subscription.filter)
-        number = next(self._numbers) if old is None else old.number
+        number = self._number(subscription.filter) if old is None else old.number
         made = Subscribed(subscription, number, on_event)
         self._by_filter = {**self._by_filter, subscription.filter: made}
         self._by_number = {**self._by_number, number: made}
         return made
+
+    def _number(self, name: str) -> int:
+        """The same in every run, since brokers keep it with a session that lasts."""
+        number = zlib.crc32(name.encode()) % LARGEST_NUMBER + 1
+        while number in self._by_number:
+            number = number % LARGEST_NUMBER + 1
+        return number
 
     def remove(self, name: str) -> None:
         """End the subscription to a filter."""

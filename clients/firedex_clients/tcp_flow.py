@@ -38,8 +38,8 @@ class TcpFlow:
     """Connects from its flow's two ports in turn, and again whenever the connection is lost.
 
     A flow with a filter at QoS 1 or 2 (``lasting``) keeps its session at the broker, so that
-    nothing published while it reconnects is missed. It speaks MQTT 5, or 3.1.1 where the broker
-    knows no better.
+    nothing published while it reconnects is missed, not even after a crash. It speaks MQTT 5, or
+    3.1.1 where the broker knows no better.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class TcpFlow:
         self._client: mqtt.Client | None = None
         self._socket: socket.socket | None = None
         self._up = self._closing = self._closed = self._dialling = False
-        self._had_session = False
         self._next_port = 0
         self._patience: Timer | None = None
         self._events = 0
@@ -175,7 +174,7 @@ class TcpFlow:
         if self._version == V5:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = SESSION_SECONDS if self._lasting else 0
-            more = {"clean_start": not self._had_session, "properties": properties}
+            more = {"clean_start": not self._lasting, "properties": properties}
         client.connect(
             self.settings.host,
             self.settings.port,
@@ -291,7 +290,6 @@ class TcpFlow:
             return
         self._back_off.succeeded()
         self._up = self._version_is_sure = True
-        self._had_session = self._lasting
         self.connects += 1
         self._subscribe(list(self.wanted.values()), again=flags.session_present)
 

@@ -74,10 +74,10 @@ def test_what_each_drop_rate_lets_through(
         )
     with crew, Publisher("127.0.0.1", broker, id="source") as client:
         flows.follow(service.configuration())
-        marks = threading.Event()
+        marks, order = threading.Event(), coins(3)  # no rate is always the first
         start = time.monotonic()
         for number in range(EVENTS):
-            for n in range(len(DROP_RATES)):
+            for n in order.sample(range(len(DROP_RATES)), len(DROP_RATES)):
                 client.publish(f"rate/{n}/x", b"%d" % number)
             if number % (EVENTS // SURE_EVENTS) == 0:
                 for quality in (1, 2):
@@ -95,7 +95,7 @@ def test_what_each_drop_rate_lets_through(
         print(f"{transport} {drop_rate}: {found} of {EVENTS}, median {_median_ms(each):.2f} ms")
         assert least <= found <= most, f"drop rate {drop_rate}: {found} of {EVENTS}"
     # By the same clock on one machine; a drop rate must not make the rest wait.
-    assert _median_ms(taken[3]) <= 1.5 * _median_ms(taken[0]) + 0.5
+    assert _median_ms(taken[3]) <= 1.2 * _median_ms(taken[0]) + 0.2
 
 
 def _median_ms(taken: Taken) -> float:

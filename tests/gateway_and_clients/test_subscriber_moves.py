@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from fake_service import FakeService, running_service
 from loopback_parts import Listener, coins, running_relay, wait_until
+from sn_parts import running_sn_gateway
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
 from firedex.wire import LogUtility
+from firedex.wire.workload import Transport
 from firedex_clients import Event, Publisher, Subscriber
 
 LOG = LogUtility(weight=1.0)
@@ -27,8 +29,8 @@ RATE_PER_SECOND = 400.0
 @pytest.fixture
 def site(broker: int) -> Iterator[tuple[FakeService, str, Relay]]:
     relay = Relay(("127.0.0.1", broker), FlowTable(), coins())
-    with running_relay(relay) as port:
-        service = FakeService(port)
+    with running_relay(relay) as port, running_sn_gateway(broker) as (_, udp):
+        service = FakeService(port, udp_port=udp)
         with running_service(service) as url:
             yield service, url, relay
 
@@ -65,15 +67,19 @@ def sequences(events: list[Event]) -> dict[tuple[str, int], list[int]]:
     return found
 
 
-@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(("qos", "transport"), [(0, "tcp"), (1, "tcp"), (0, "udp"), (1, "udp")])
 def test_200_moves_under_load(
-    site: tuple[FakeService, str, Relay], broker: int, address: str, qos: int
+    site: tuple[FakeService, str, Relay],
+    broker: int,
+    address: str,
+    qos: int,
+    transport: Transport,
 ) -> None:
     service, url, _ = site
     events: list[Event] = []
     generator = coins(qos)
     service.set_plan({topic: n % 2 for n, topic in enumerate(TOPICS)})
-    crew = Subscriber(url, id="crew", switch="core", address=address)
+    crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
     for topic in TOPICS:
         crew.subscribe(topic, utility=LOG, on_event=events.append, qos=qos)
     sent: list[tuple[str, str]] = []

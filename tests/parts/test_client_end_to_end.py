@@ -31,7 +31,6 @@ from firedex.service.site_plan import Gateway
 from firedex.service.web import create_app
 from firedex.wire import LogUtility
 from firedex_clients import (
-    ClientError,
     ConnectionRefused,
     Event,
     Publisher,
