@@ -16,9 +16,18 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["HEADER_BYTES", "PROPERTY", "EventStamp", "new_origin", "split_header"]
+__all__ = [
+    "HEADER_BYTES",
+    "PROPERTY",
+    "STAMPED_CLIENT_PREFIX",
+    "EventStamp",
+    "new_origin",
+    "split_header",
+]
 
 PROPERTY = "fdx"
+STAMPED_CLIENT_PREFIX = "fdx/"
+"""MQTT-SN clients whose id begins so are given stamps before payloads; others never are."""
 MARK = b"\xfd\xe8"
 ORIGIN_BYTES, SEQUENCE_BYTES, TIME_BYTES = 8, 6, 8
 STAMP_BYTES = ORIGIN_BYTES + SEQUENCE_BYTES + TIME_BYTES

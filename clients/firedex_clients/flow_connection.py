@@ -4,8 +4,10 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["BackOff", "FlowConnection", "FlowListener", "FlowSettings", "Wanted"]
+__all__ = ["LEAVING_SECONDS", "BackOff", "FlowConnection", "FlowListener", "FlowSettings", "Wanted"]
 
+LEAVING_SECONDS = 0.5
+"""After the broker has acknowledged an unsubscribe; what it had queued before may follow."""
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 2.0
 
@@ -60,6 +62,8 @@ class FlowConnection(Protocol):
     settings: FlowSettings
     wanted: dict[str, Wanted]
     granted: set[str]
+    leaving: set[str]
+    """Filters that are unsubscribed, but whose last events may still be under way."""
     connects: int
 
     def open(self) -> None:

@@ -9,7 +9,9 @@ import logging
 import socket
 import time
 from dataclasses import dataclass
+from functools import partial
 
+from firedex.event_stamp import STAMPED_CLIENT_PREFIX
 from firedex.mqtt_sn import (
     Connack,
     Connect,
@@ -29,13 +31,20 @@ from firedex.mqtt_sn import (
     Suback,
     Subscribe,
     TopicKind,
+    Unsuback,
     Unsubscribe,
     decode,
     encode,
 )
 from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.errors import ConnectionRefused, PortInUse
-from firedex_clients.flow_connection import BackOff, FlowListener, FlowSettings, Wanted
+from firedex_clients.flow_connection import (
+    LEAVING_SECONDS,
+    BackOff,
+    FlowListener,
+    FlowSettings,
+    Wanted,
+)
 
 __all__ = ["SnFlow"]
 
@@ -79,6 +88,7 @@ class SnFlow:
         self._client_id, self._lasting = client_id, lasting
         self.wanted: dict[str, Wanted] = {}
         self.granted: set[str] = set()
+        self.leaving: set[str] = set()
         self.connects = 0
         self._back_off = BackOff()
         self._socket: socket.socket | None = None
@@ -113,7 +123,7 @@ class SnFlow:
         self._topics.clear()
         self._received.clear()
         connect = Connect(
-            client_id=self._client_id,
+            client_id=STAMPED_CLIENT_PREFIX + self._client_id,
             duration_seconds=KEEP_ALIVE_SECONDS,
             clean_session=not self._lasting,
         )
@@ -123,6 +133,7 @@ class SnFlow:
     def want(self, wanted: Wanted) -> None:
         """Subscribe, now or as soon as there is a connection."""
         self.wanted[wanted.filter] = wanted
+        self.leaving.discard(wanted.filter)
         if self._up:
             self._subscribe(wanted)
 
@@ -132,6 +143,7 @@ class SnFlow:
             return
         self.granted.discard(name)
         if self._up:
+            self.leaving.add(name)
             number = self._new_id()
             self._ask(number, Unsubscribe(message_id=number, topic=name), name)
 
@@ -180,6 +192,7 @@ class SnFlow:
         self._socket, self._up = None, False
         self.granted.clear()
         self._asked.clear()
+        self.leaving.clear()
 
     def _lost(self, why: str) -> None:
         if not self._up and not self._closing:
@@ -201,6 +214,10 @@ class SnFlow:
             log.debug("%s: %s", self._client_id, error)
 
     def _ask(self, number: int, message: Message, name: str = "") -> None:
+        if name:
+            # An older question about the same filter must not be repeated after this one.
+            for older in [n for n, each in self._asked.items() if each.name == name]:
+                del self._asked[older]
         self._asked[number] = _Asked(encode(message), time.monotonic() + RETRY_SECONDS, name)
         self._say(message)
 
@@ -274,8 +291,12 @@ class SnFlow:
                 self._lost("the gateway says goodbye")
         elif not isinstance(message, PingResp):
             number = getattr(message, "message_id", None)
-            if number is not None:
-                self._asked.pop(number, None)
+            asked = None if number is None else self._asked.pop(number, None)
+            if asked is not None and isinstance(message, Unsuback):
+                self._loop.later(LEAVING_SECONDS, partial(self._has_left, asked.name))
+
+    def _has_left(self, name: str) -> None:
+        self.leaving.discard(name)
 
     def _on_connack(self, message: Connack) -> None:
         if self._asked.pop(CONNECTING, None) is None:

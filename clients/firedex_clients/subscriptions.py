@@ -102,7 +102,7 @@ class Subscriptions:
         else:
             found = [
                 self._by_filter[name]
-                for name in place.connection.wanted
+                for name in (*place.connection.wanted, *place.connection.leaving)
                 if name in self._by_filter and matches(name, topic)
             ]
         for subscribed in found:

@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import paho.mqtt.client as mqtt
@@ -16,7 +17,13 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.errors import ConnectionRefused, PortInUse
-from firedex_clients.flow_connection import BackOff, FlowListener, FlowSettings, Wanted
+from firedex_clients.flow_connection import (
+    LEAVING_SECONDS,
+    BackOff,
+    FlowListener,
+    FlowSettings,
+    Wanted,
+)
 
 __all__ = ["TcpFlow"]
 
@@ -57,8 +64,10 @@ class TcpFlow:
         self._version, self._version_is_sure = version or V5, version is not None
         self.wanted: dict[str, Wanted] = {}
         self.granted: set[str] = set()
+        self.leaving: set[str] = set()
         self.connects = 0
         self._acknowledged: dict[int, Sequence[str]] = {}
+        self._latest: dict[str, int] = {}
         self._back_off = BackOff()
         self._client: mqtt.Client | None = None
         self._socket: socket.socket | None = None
@@ -87,6 +96,7 @@ class TcpFlow:
     def want(self, wanted: Wanted) -> None:
         """Subscribe, now or as soon as there is a connection."""
         self.wanted[wanted.filter] = wanted
+        self.leaving.discard(wanted.filter)
         if self._up:
             self._subscribe([wanted], again=False)
             self._after_sending()
@@ -96,8 +106,12 @@ class TcpFlow:
         if self.wanted.pop(name, None) is None:
             return
         self.granted.discard(name)
+        self._latest.pop(name, None)
         if self._up and self._client is not None:
-            self._client.unsubscribe(name)
+            self.leaving.add(name)
+            _, sent = self._client.unsubscribe(name)
+            if sent is not None:
+                self._acknowledged[sent] = [name]
             self._after_sending()
 
     def close(self) -> None:
@@ -166,6 +180,7 @@ class TcpFlow:
         client.on_socket_open = _prepare
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
+        client.on_unsubscribe = self._on_unsubscribe
         client.on_message = self._on_message_5 if self._version == V5 else self._on_message_3
         return client
 
@@ -265,6 +280,7 @@ class TcpFlow:
         self._socket, self._up = None, False
         self.granted.clear()
         self._acknowledged.clear()
+        self.leaving.clear()
 
     def _lost(self) -> None:
         answered = self._up
@@ -314,15 +330,24 @@ class TcpFlow:
     def _note(self, sent: int | None, names: Sequence[str]) -> None:
         if sent is not None:
             self._acknowledged[sent] = names
+            self._latest.update(dict.fromkeys(names, sent))
 
     def _on_subscribe(self, _c: Any, _d: Any, sent: int, reasons: Any, _p: Any) -> None:
         self._events += 1
         for name, reason in zip(self._acknowledged.pop(sent, ()), reasons, strict=False):
             if reason.is_failure:
                 self._listener.refused(self, ConnectionRefused(f"subscribing {name!r}: {reason}"))
-            elif name in self.wanted:
+            elif name in self.wanted and self._latest.get(name) == sent:
                 self.granted.add(name)
                 self._listener.granted(self, name)
+
+    def _on_unsubscribe(self, _c: Any, _d: Any, sent: int, _r: Any, _p: Any) -> None:
+        self._events += 1
+        for name in self._acknowledged.pop(sent, ()):
+            self._loop.later(LEAVING_SECONDS, partial(self._has_left, name))
+
+    def _has_left(self, name: str) -> None:
+        self.leaving.discard(name)
 
     def _on_message_5(self, _c: Any, _d: Any, message: mqtt.MQTTMessage) -> None:
         self._events += 1

@@ -68,6 +68,8 @@ class SnDelivery:
         self._out, self.topics, self._find_flow = outlet, topics, find_flow
         self._coins, self._unmanaged, self._retry_seconds = coins, unmanaged, retry_seconds
         self.asleep = False
+        self.stamped = False
+        """Whether the client wants stamps before payloads."""
         self._sleeping: FlowBuffer[_Ready] = FlowBuffer(ASLEEP)
         self._waiting: FlowBuffer[_Ready] = FlowBuffer(limits)
         self._unregistered: dict[int, deque[_Ready]] = {}
@@ -101,8 +103,8 @@ class SnDelivery:
             if droppable and flow.drop_rate > 0 and self._coins.random() < flow.drop_rate:
                 totals.dropped += 1
                 return
-            if event.user_properties:
-                event = _with_header(event)
+        if self.stamped and event.user_properties:
+            event = _with_header(event)
         if len(event.payload) > LARGEST_UDP_PAYLOAD_BYTES:
             totals.refused += 1
             self._refuse(event)

@@ -8,6 +8,7 @@ broker recognises.
 import logging
 from collections.abc import Callable
 
+from firedex.event_stamp import STAMPED_CLIENT_PREFIX
 from firedex.gateway import broker_packets as broker
 from firedex.gateway.broker_packets import Will
 from firedex.gateway.mqtt_packets import PacketKind
@@ -111,6 +112,7 @@ class SnSession:
         self._topics.clear()
         self.delivery = self._make_delivery(self._topics, self._to_broker)
         self._connect, self.client_id = message, message.client_id
+        self.delivery.stamped = message.client_id.startswith(STAMPED_CLIENT_PREFIX)
         self._will, self._will_payload = None, b""
         self._subscribing.clear()
         self._publishing.clear()

@@ -231,7 +231,7 @@ def test_an_event_that_does_not_fit_a_datagram_is_not_delivered(
         plain.publish("size/1", bytes(1464), qos=qos)
     plain.publish("size/1", b"end", qos=1)
     assert client.take_event()[0].payload == b"end"
-    assert gateway[0].unmanaged.refused == 3
+    wait_until(lambda: gateway[0].unmanaged.refused == 3, "three to be refused")
     plain.publish("size/1", bytes(1463))
     assert len(client.take_event()[0].payload) == 1463
 
