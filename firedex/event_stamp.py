@@ -11,8 +11,10 @@ nearly two million of random ones.
 """
 
 import secrets
+import struct
 import time
 from base64 import b64decode, b64encode
+from binascii import a2b_base64
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -22,6 +24,7 @@ __all__ = [
     "STAMPED_CLIENT_PREFIX",
     "EventStamp",
     "new_origin",
+    "read_stamp",
     "split_header",
 ]
 
@@ -32,6 +35,8 @@ MARK = b"\xfd\xe8"
 ORIGIN_BYTES, SEQUENCE_BYTES, TIME_BYTES = 8, 6, 8
 STAMP_BYTES = ORIGIN_BYTES + SEQUENCE_BYTES + TIME_BYTES
 HEADER_BYTES = len(MARK) + STAMP_BYTES
+_PACKED = struct.Struct(">8sHLQ")
+_PROPERTY_LETTERS = 30
 _MIDDLE = ORIGIN_BYTES + SEQUENCE_BYTES
 PLAUSIBLE_NANOSECONDS = 10 * 365 * 86_400 * 10**9
 """A stamp in a payload is believed within ten years of now."""
@@ -92,6 +97,18 @@ class EventStamp:
                 if len(packed) == STAMP_BYTES:
                     return cls.from_bytes(packed)
         return None
+
+
+def read_stamp(properties: Iterable[tuple[str, str]]) -> tuple[bytes, int, int] | None:
+    """Origin, sequence and time among user properties: `EventStamp` without the value."""
+    for key, text in properties:
+        if key == PROPERTY and len(text) == _PROPERTY_LETTERS:
+            try:
+                origin, high, low, nanoseconds = _PACKED.unpack(a2b_base64(text + "=="))
+            except (ValueError, struct.error):
+                continue
+            return origin, high << 32 | low, nanoseconds
+    return None
 
 
 def split_header(payload: bytes) -> tuple[EventStamp | None, bytes]:

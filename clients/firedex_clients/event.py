@@ -1,7 +1,7 @@
 """What a subscriber is given."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["UNMANAGED_FLOW", "UNMANAGED_PRIORITY", "Event", "OnEvent"]
 
@@ -11,8 +11,7 @@ UNMANAGED_PRIORITY = 63
 """What is unmanaged shares the lowest class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(NamedTuple):
     """One delivered event. What a publisher did not stamp has no id and no delay.
 
     ``published_at_seconds`` is by the publisher's clock and ``received_at_seconds`` by ours.

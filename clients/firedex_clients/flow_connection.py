@@ -65,6 +65,8 @@ class FlowConnection(Protocol):
     leaving: set[str]
     """Filters that are unsubscribed, but whose last events may still be under way."""
     connects: int
+    revision: int
+    """Grows whenever ``wanted`` or ``leaving`` change."""
 
     def open(self) -> None:
         """Begin; never waits."""

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from firedex_clients.client_plan import ClientPlan, PlannedFlow
 from firedex_clients.connection_loop import ConnectionLoop
@@ -30,6 +31,8 @@ class Place:
     def __init__(self, connection: FlowConnection, flow: PlannedFlow, version: int) -> None:
         self.connection, self.flow, self.version = connection, flow, version
         self.last_event = 0.0
+        self.matching: dict[str, Any] = {}
+        self.matching_for: tuple[int, int] = (-1, -1)
         self._moved_here: dict[str, int | None] = {}
 
     def moved_here(self, name: str) -> None:

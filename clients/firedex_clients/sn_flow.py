@@ -89,7 +89,7 @@ class SnFlow:
         self.wanted: dict[str, Wanted] = {}
         self.granted: set[str] = set()
         self.leaving: set[str] = set()
-        self.connects = 0
+        self.connects = self.revision = 0
         self._back_off = BackOff()
         self._socket: socket.socket | None = None
         self._asked: dict[int, _Asked] = {}
@@ -134,6 +134,7 @@ class SnFlow:
         """Subscribe, now or as soon as there is a connection."""
         self.wanted[wanted.filter] = wanted
         self.leaving.discard(wanted.filter)
+        self.revision += 1
         if self._up:
             self._subscribe(wanted)
 
@@ -142,8 +143,10 @@ class SnFlow:
         if self.wanted.pop(name, None) is None:
             return
         self.granted.discard(name)
+        self.revision += 1
         if self._up:
             self.leaving.add(name)
+            self.revision += 1
             number = self._new_id()
             self._ask(number, Unsubscribe(message_id=number, topic=name), name)
 
@@ -297,6 +300,7 @@ class SnFlow:
 
     def _has_left(self, name: str) -> None:
         self.leaving.discard(name)
+        self.revision += 1
 
     def _on_connack(self, message: Connack) -> None:
         if self._asked.pop(CONNECTING, None) is None:

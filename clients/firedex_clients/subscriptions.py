@@ -10,11 +10,11 @@ import time
 import zlib
 from collections.abc import Callable
 
+from firedex.event_stamp import read_stamp, split_header
 from firedex.wire import Subscription
 from firedex.wire.mqtt_names import matches
 from firedex_clients.duplicates import Seen
 from firedex_clients.event import Event, OnEvent
-from firedex_clients.event_stamp import EventStamp, split_header
 from firedex_clients.flow_connection import Wanted
 from firedex_clients.flow_set import Place
 from firedex_clients.flow_statistics import FlowStatistics
@@ -22,6 +22,8 @@ from firedex_clients.flow_statistics import FlowStatistics
 __all__ = ["Subscribed", "Subscriptions"]
 
 log = logging.getLogger("firedex.clients")
+MOST_REMEMBERED = 10_000
+"""Topics of one connection whose subscriptions are remembered."""
 LARGEST_NUMBER = 268_435_455
 """Of an MQTT 5 subscription identifier."""
 OnDelivery = Callable[[Event], None]
@@ -50,6 +52,7 @@ class Subscriptions:
         self._by_filter: dict[str, Subscribed] = {}
         self._by_number: dict[int, Subscribed] = {}
         self._statistics = statistics
+        self._revision = 0
         self.on_delivery: OnDelivery | None = None
 
     def add(self, subscription: Subscription, on_event: OnEvent) -> Subscribed:
@@ -57,6 +60,7 @@ class Subscriptions:
         old = self._by_filter.get(subscription.filter)
         number = self._number(subscription.filter) if old is None else old.number
         made = Subscribed(subscription, number, on_event)
+        self._revision += 1
         self._by_filter = {**self._by_filter, subscription.filter: made}
         self._by_number = {**self._by_number, number: made}
         return made
@@ -71,6 +75,7 @@ class Subscriptions:
     def remove(self, name: str) -> None:
         """End the subscription to a filter."""
         gone = self._by_filter[name]
+        self._revision += 1
         self._by_filter = {k: v for k, v in self._by_filter.items() if k != name}
         self._by_number = {k: v for k, v in self._by_number.items() if k != gone.number}
 
@@ -93,57 +98,62 @@ class Subscriptions:
     ) -> None:
         """Hand one event out."""
         now = time.time()
-        stamp = EventStamp.from_properties(properties) if properties else None
+        stamp = read_stamp(properties) if properties else None
         if stamp is None:
-            stamp, payload = split_header(bytes(payload))
+            header, payload = split_header(bytes(payload))
+            if header is not None:
+                stamp = (header.origin, header.sequence, header.published_at_nanoseconds)
         if numbers:
             by_number = self._by_number
             found = [by_number[number] for number in numbers if number in by_number]
         else:
-            found = [
-                self._by_filter[name]
-                for name in (*place.connection.wanted, *place.connection.leaving)
-                if name in self._by_filter and matches(name, topic)
-            ]
+            found = self._matching(place, topic)
+        flow = place.flow
         for subscribed in found:
             if retained and place.has_had_retained(subscribed.filter):
                 continue
-            if stamp is not None and not subscribed.seen.is_new(
-                stamp.origin, stamp.sequence, topic
-            ):
-                subscribed.duplicates += 1
-                continue
-            self._hand_out(subscribed, place, topic, payload, qos, retained, stamp, now)
+            event_id = published_at = None
+            if stamp is not None:
+                origin, sequence, nanoseconds = stamp
+                if not subscribed.seen.is_new(origin, sequence, topic):
+                    subscribed.duplicates += 1
+                    continue
+                event_id, published_at = f"{origin.hex()}-{sequence}", nanoseconds / 1e9
+            event = Event(
+                topic,
+                subscribed.filter,
+                bytes(payload),
+                flow.number,
+                flow.priority,
+                place.version,
+                event_id,
+                published_at,
+                now,
+                qos,
+                retained,
+            )
+            self._statistics.count(event)
+            if self.on_delivery is not None:
+                self.on_delivery(event)
+            try:
+                subscribed.on_event(event)
+            except Exception:
+                log.exception("on_event of %r raised", subscribed.filter)
 
-    def _hand_out(
-        self,
-        subscribed: Subscribed,
-        place: Place,
-        topic: str,
-        payload: bytes | bytearray,
-        qos: int,
-        retained: bool,
-        stamp: EventStamp | None,
-        now: float,
-    ) -> None:
-        flow = place.flow
-        event = Event(
-            topic=topic,
-            filter=subscribed.filter,
-            payload=bytes(payload),
-            flow=flow.number,
-            priority=flow.priority,
-            configuration_version=place.version,
-            event_id=None if stamp is None else stamp.event_id,
-            published_at_seconds=None if stamp is None else stamp.published_at_nanoseconds / 1e9,
-            received_at_seconds=now,
-            qos=qos,
-            retained=retained,
-        )
-        self._statistics.count(event)
-        if self.on_delivery is not None:
-            self.on_delivery(event)
-        try:
-            subscribed.on_event(event)
-        except Exception:
-            log.exception("on_event of %r raised", subscribed.filter)
+    def _matching(self, place: Place, topic: str) -> list[Subscribed]:
+        """Whose filters on a connection match a topic; remembered until filters change."""
+        connection = place.connection
+        key = (connection.revision, self._revision)
+        if place.matching_for != key:
+            place.matching_for, place.matching = key, {}
+        found: list[Subscribed] | None = place.matching.get(topic)
+        if found is None:
+            names = (*connection.wanted, *connection.leaving)
+            found = [
+                self._by_filter[name]
+                for name in names
+                if name in self._by_filter and matches(name, topic)
+            ]
+            if len(place.matching) < MOST_REMEMBERED:
+                place.matching[topic] = found
+        return found

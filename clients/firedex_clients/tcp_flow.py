@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from firedex.wire.mqtt_names import has_wildcard
 from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.errors import ConnectionRefused, PortInUse
 from firedex_clients.flow_connection import (
@@ -24,6 +26,7 @@ from firedex_clients.flow_connection import (
     FlowSettings,
     Wanted,
 )
+from firedex_clients.read_ahead_client import ReadAheadClient
 
 __all__ = ["TcpFlow"]
 
@@ -65,11 +68,12 @@ class TcpFlow:
         self.wanted: dict[str, Wanted] = {}
         self.granted: set[str] = set()
         self.leaving: set[str] = set()
-        self.connects = 0
+        self.connects = self.revision = 0
         self._acknowledged: dict[int, Sequence[str]] = {}
         self._latest: dict[str, int] = {}
+        self._numbered = False
         self._back_off = BackOff()
-        self._client: mqtt.Client | None = None
+        self._client: ReadAheadClient | None = None
         self._socket: socket.socket | None = None
         self._up = self._closing = self._closed = self._dialling = False
         self._next_port = 0
@@ -95,9 +99,15 @@ class TcpFlow:
 
     def want(self, wanted: Wanted) -> None:
         """Subscribe, now or as soon as there is a connection."""
+        were_numbered = self._numbered
         self.wanted[wanted.filter] = wanted
         self.leaving.discard(wanted.filter)
+        self.revision += 1
+        self._numbered = were_numbered or has_wildcard(wanted.filter)
         if self._up:
+            if self._numbered and not were_numbered:
+                others = [each for each in self.wanted.values() if each is not wanted]
+                self._subscribe([replace(each, retained=False) for each in others], again=False)
             self._subscribe([wanted], again=False)
             self._after_sending()
 
@@ -106,9 +116,11 @@ class TcpFlow:
         if self.wanted.pop(name, None) is None:
             return
         self.granted.discard(name)
+        self.revision += 1
         self._latest.pop(name, None)
         if self._up and self._client is not None:
             self.leaving.add(name)
+            self.revision += 1
             _, sent = self._client.unsubscribe(name)
             if sent is not None:
                 self._acknowledged[sent] = [name]
@@ -168,8 +180,8 @@ class TcpFlow:
         failure = error or OSError("no ports")
         self._loop.call(lambda: self._not_opened(failure))
 
-    def _new_client(self) -> mqtt.Client:
-        client = mqtt.Client(
+    def _new_client(self) -> ReadAheadClient:
+        client = ReadAheadClient(
             CallbackAPIVersion.VERSION2,
             client_id=self._client_id,
             protocol=self._version,
@@ -184,12 +196,13 @@ class TcpFlow:
         client.on_message = self._on_message_5 if self._version == V5 else self._on_message_3
         return client
 
-    def _connect(self, client: mqtt.Client, port: int) -> None:
+    def _connect(self, client: ReadAheadClient, port: int) -> None:
         more: dict[str, Any] = {}
         if self._version == V5:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = SESSION_SECONDS if self._lasting else 0
             more = {"clean_start": not self._lasting, "properties": properties}
+        client.forget()
         client.connect(
             self.settings.host,
             self.settings.port,
@@ -201,7 +214,7 @@ class TcpFlow:
 
     # -- in the loop's thread ----------------------------------------------------------------------
 
-    def _opened(self, client: mqtt.Client) -> None:
+    def _opened(self, client: ReadAheadClient) -> None:
         self._dialling = False
         self._client = client
         found = client.socket()
@@ -234,7 +247,7 @@ class TcpFlow:
         self._listener.refused(self, ConnectionRefused(f"{where}: no answer in time"))
         self._drop()
 
-    def _tick(self, client: mqtt.Client) -> None:
+    def _tick(self, client: ReadAheadClient) -> None:
         """Keep-alive, once a second while this connection lives."""
         if self._socket is None or client is not self._client or self._closing:
             return
@@ -249,9 +262,12 @@ class TcpFlow:
             return
         for _ in range(PACKETS_AT_ONCE):
             before = self._events
-            if client.loop_read() != mqtt.MQTT_ERR_SUCCESS or self._events == before:
+            failed = client.loop_read() != mqtt.MQTT_ERR_SUCCESS
+            if failed or (self._events == before and not client.has_more):
                 break
         self._after_sending()
+        if client.has_more and self._socket is not None:
+            self._loop.call(self._readable)  # after the others have had their turn
 
     def _after_sending(self) -> None:
         """Send what paho still holds, and see whether the connection is still there."""
@@ -322,8 +338,12 @@ class TcpFlow:
             options = SubscribeOptions(
                 qos=each.qos, retainHandling=RETAINED_IF_NEW if again else retained
             )
-            properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
-            properties.SubscriptionIdentifier = each.number
+            properties = None
+            if self._numbered:
+                # Filters may overlap: let the broker say for which of them an event comes. It is
+                # left out where it can be, since reading it takes a tenth of all the time.
+                properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
+                properties.SubscriptionIdentifier = each.number
             _, sent = client.subscribe(each.filter, options=options, properties=properties)
             self._note(sent, [each.filter])
 
@@ -348,6 +368,7 @@ class TcpFlow:
 
     def _has_left(self, name: str) -> None:
         self.leaving.discard(name)
+        self.revision += 1
 
     def _on_message_5(self, _c: Any, _d: Any, message: mqtt.MQTTMessage) -> None:
         self._events += 1

@@ -16,7 +16,9 @@ EXTRAS = {
     "controller": "controller",
     "emulate": "emulation",
     "gateway": "service",
+    "pub": "clients",
     "serve": "service",
+    "sub": "clients",
 }
 
 
