@@ -53,7 +53,7 @@ log = logging.getLogger("firedex.clients")
 KEEP_ALIVE_SECONDS = 6
 """A gateway that is away is noticed after about this long: UDP itself says nothing."""
 RETRY_SECONDS = 0.5
-MOST_TRIES = 4
+MOST_TRIES = 6
 TICK_SECONDS = 0.1
 FAREWELL_SECONDS = 0.3
 DATAGRAMS_AT_ONCE = 200

@@ -34,6 +34,7 @@ log = logging.getLogger("firedex.clients")
 
 KEEP_ALIVE_SECONDS = 15
 CONNACK_SECONDS = 5.0
+FIRST_CONNACK_SECONDS = 2.0
 DIAL_SECONDS = 3.0
 FAREWELL_SECONDS = 1.0
 SESSION_SECONDS = 300
@@ -226,7 +227,9 @@ class TcpFlow:
             return
         self._socket = found  # type: ignore[assignment]
         self._loop.watch(found, self._readable, self._after_sending)  # type: ignore[arg-type]
-        self._patience = self._loop.later(CONNACK_SECONDS, self._no_connack)
+        unsure = not self._version_is_sure and self._version == V5
+        seconds = FIRST_CONNACK_SECONDS if unsure else CONNACK_SECONDS
+        self._patience = self._loop.later(seconds, self._no_connack)
         self._loop.later(1.0, lambda: self._tick(client))
         self._after_sending()
 
@@ -243,6 +246,9 @@ class TcpFlow:
         self._try_again()
 
     def _no_connack(self) -> None:
+        if not self._version_is_sure and self._version == V5:
+            self._drop()  # some brokers say nothing at all to MQTT 5: the next try is with 3.1.1
+            return
         where = f"{self.settings.host}:{self.settings.port}"
         self._listener.refused(self, ConnectionRefused(f"{where}: no answer in time"))
         self._drop()

@@ -18,7 +18,13 @@ from firedex.gateway.flow_table import FlowTable, ManagedFlow
 from firedex.gateway.mqtt_packets import PacketKind
 from firedex.gateway.sn_delivery import Outlet, SnDelivery
 from firedex.gateway.sn_session import SnSession
-from firedex.gateway.sn_states import FIVE, KEEP_ALIVE_SECONDS, State, published
+from firedex.gateway.sn_states import (
+    FIVE,
+    KEEP_ALIVE_SECONDS,
+    State,
+    is_publishable,
+    published,
+)
 from firedex.gateway.sn_topics import SnTopics
 from firedex.mqtt_sn import MalformedMessage, TopicKind, decode, encode
 from firedex.mqtt_sn import messages as m
@@ -59,6 +65,7 @@ class SnGateway(asyncio.DatagramProtocol):
         self.unmanaged = Totals()
         self.refused_datagrams = 0
         self._level = FIVE
+        self._five_works = False
         self._congested = False
         self._anonymous: _Anonymous | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -178,7 +185,7 @@ class SnGateway(asyncio.DatagramProtocol):
 
     def _publish_anonymously(self, message: m.Publish, peer: Peer) -> None:
         name = SnTopics(self._predefined).name(message.kind, message.topic_id)
-        if message.kind == TopicKind.NORMAL or name is None:
+        if message.kind == TopicKind.NORMAL or name is None or not is_publishable(name):
             self._refuse(peer, "QoS -1 with a topic id that is neither short nor pre-defined")
             return
         if self._anonymous is None or self._anonymous.ended:
@@ -192,10 +199,16 @@ class SnGateway(asyncio.DatagramProtocol):
         return self._level
 
     def lower_level(self) -> bool:
-        """MQTT 3.1.1 from now on; False if that is so already."""
-        lowered = self._level == FIVE
+        """MQTT 3.1.1 from now on; False if that is so already, or MQTT 5 has worked before."""
+        if self._level != FIVE or self._five_works:
+            return False
+        log.info("the broker does not take MQTT 5: going on with 3.1.1")
         self._level = 4
-        return lowered
+        return True
+
+    def level_works(self) -> None:
+        """The broker has accepted a connection."""
+        self._five_works = self._level == FIVE
 
     def _new_session(self, peer: Peer) -> SnSession:
         find_flow = self._flow_finder(peer)
@@ -222,6 +235,7 @@ class SnGateway(asyncio.DatagramProtocol):
             SnTopics(self._predefined),
             level=self.level,
             lower_level=self.lower_level,
+            level_works=self.level_works,
         )
 
     def _flow_finder(self, peer: Peer) -> Callable[[], ManagedFlow | None]:
@@ -293,8 +307,7 @@ class _Anonymous:
 
     def broker_lost(self, why: str) -> None:
         """The next event opens another connection."""
-        if self._gateway.level() == FIVE and not self._up and "does not answer" not in why:
-            self._gateway.lower_level()
+        if not self._up and "does not answer" not in why and self._gateway.lower_level():
             self.link = BrokerLink(self._gateway._settings.broker, self)
             return
         self._up, self.ended = False, True

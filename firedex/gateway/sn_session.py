@@ -32,6 +32,7 @@ __all__ = ["SnSession"]
 log = logging.getLogger("firedex.gateway")
 
 HANDSHAKE_SECONDS = 10.0
+SILENT_SECONDS = 1.0
 GRACE = 1.5
 MOST_TRIES = 4
 REFUSED = 0x80
@@ -50,9 +51,11 @@ class SnSession:
         *,
         level: Callable[[], int],
         lower_level: Callable[[], bool],
+        level_works: Callable[[], None],
     ) -> None:
         self.who, self._make_link, self._to_client = who, make_link, to_client
         self._make_delivery, self._level, self._lower_level = make_delivery, level, lower_level
+        self._level_works = level_works
         self.state = State.GONE
         self._topics = topics
         self.delivery = make_delivery(topics, self._to_broker)
@@ -63,7 +66,7 @@ class SnSession:
         self._subscribing: dict[int, int] = {}
         self._publishing: dict[int, int] = {}
         self._deadline = 0.0
-        self._ping_at = 0.0
+        self._ping_at = self._silent_at = 0.0
         self._sleep_seconds = 0
         self._now = 0.0
         self.client_id = ""
@@ -141,6 +144,7 @@ class SnSession:
 
     def _reach_broker(self) -> None:
         self.state = State.CONNECTING
+        self._silent_at = self._now + SILENT_SECONDS
         self._link = self._make_link(self)
 
     def _refuse_connection(self, why: str, code: int = m.ReturnCode.NOT_SUPPORTED) -> None:
@@ -319,6 +323,7 @@ class SnSession:
 
     def _on_connack(self, code: int) -> None:
         if code == 0:
+            self._level_works()
             self.state = State.ACTIVE
             self._heard()
             self._ping_at = self._now + KEEP_ALIVE_SECONDS / 2
@@ -366,6 +371,12 @@ class SnSession:
         if now > self._deadline:
             log.warning("%s lost: it was %s and has not been heard of", self.who, self.state.value)
             self._end()
+            return
+        if self.state == State.CONNECTING and now > self._silent_at and self._lower_level():
+            # Some brokers say nothing at all to MQTT 5.
+            if self._link is not None:
+                self._link.abort()
+            self._reach_broker()
             return
         if not self.delivery.repeat(now, MOST_TRIES):
             log.warning("%s lost: it acknowledges nothing", self.who)
