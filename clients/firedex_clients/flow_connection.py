@@ -62,8 +62,9 @@ class FlowConnection(Protocol):
     settings: FlowSettings
     wanted: dict[str, Wanted]
     granted: set[str]
-    leaving: set[str]
-    """Filters that are unsubscribed, but whose last events may still be under way."""
+    leaving: dict[str, int]
+    """Filters that are unsubscribed, but whose last events may still be under way; each time
+    with another number, so that the end of one time is not taken for that of the next."""
     connects: int
     revision: int
     """Grows whenever ``wanted`` or ``leaving`` change."""

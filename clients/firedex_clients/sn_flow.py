@@ -88,7 +88,7 @@ class SnFlow:
         self._client_id, self._lasting = client_id, lasting
         self.wanted: dict[str, Wanted] = {}
         self.granted: set[str] = set()
-        self.leaving: set[str] = set()
+        self.leaving: dict[str, int] = {}
         self.connects = self.revision = 0
         self._back_off = BackOff()
         self._socket: socket.socket | None = None
@@ -133,7 +133,7 @@ class SnFlow:
     def want(self, wanted: Wanted) -> None:
         """Subscribe, now or as soon as there is a connection."""
         self.wanted[wanted.filter] = wanted
-        self.leaving.discard(wanted.filter)
+        self.leaving.pop(wanted.filter, None)
         self.revision += 1
         if self._up:
             self._subscribe(wanted)
@@ -145,8 +145,8 @@ class SnFlow:
         self.granted.discard(name)
         self.revision += 1
         if self._up:
-            self.leaving.add(name)
             self.revision += 1
+            self.leaving[name] = self.revision
             number = self._new_id()
             self._ask(number, Unsubscribe(message_id=number, topic=name), name)
 
@@ -296,11 +296,13 @@ class SnFlow:
             number = getattr(message, "message_id", None)
             asked = None if number is None else self._asked.pop(number, None)
             if asked is not None and isinstance(message, Unsuback):
-                self._loop.later(LEAVING_SECONDS, partial(self._has_left, asked.name))
+                last = self.leaving.get(asked.name)
+                self._loop.later(LEAVING_SECONDS, partial(self._has_left, asked.name, last))
 
-    def _has_left(self, name: str) -> None:
-        self.leaving.discard(name)
-        self.revision += 1
+    def _has_left(self, name: str, time_of: int | None) -> None:
+        if self.leaving.get(name) == time_of:
+            self.leaving.pop(name, None)
+            self.revision += 1
 
     def _on_connack(self, message: Connack) -> None:
         if self._asked.pop(CONNECTING, None) is None:

@@ -68,7 +68,7 @@ class TcpFlow:
         self._version, self._version_is_sure = version or V5, version is not None
         self.wanted: dict[str, Wanted] = {}
         self.granted: set[str] = set()
-        self.leaving: set[str] = set()
+        self.leaving: dict[str, int] = {}
         self.connects = self.revision = 0
         self._acknowledged: dict[int, Sequence[str]] = {}
         self._latest: dict[str, int] = {}
@@ -102,7 +102,7 @@ class TcpFlow:
         """Subscribe, now or as soon as there is a connection."""
         were_numbered = self._numbered
         self.wanted[wanted.filter] = wanted
-        self.leaving.discard(wanted.filter)
+        self.leaving.pop(wanted.filter, None)
         self.revision += 1
         self._numbered = were_numbered or has_wildcard(wanted.filter)
         if self._up:
@@ -120,8 +120,8 @@ class TcpFlow:
         self.revision += 1
         self._latest.pop(name, None)
         if self._up and self._client is not None:
-            self.leaving.add(name)
             self.revision += 1
+            self.leaving[name] = self.revision
             _, sent = self._client.unsubscribe(name)
             if sent is not None:
                 self._acknowledged[sent] = [name]
@@ -370,11 +370,12 @@ class TcpFlow:
     def _on_unsubscribe(self, _c: Any, _d: Any, sent: int, _r: Any, _p: Any) -> None:
         self._events += 1
         for name in self._acknowledged.pop(sent, ()):
-            self._loop.later(LEAVING_SECONDS, partial(self._has_left, name))
+            self._loop.later(LEAVING_SECONDS, partial(self._has_left, name, self.leaving.get(name)))
 
-    def _has_left(self, name: str) -> None:
-        self.leaving.discard(name)
-        self.revision += 1
+    def _has_left(self, name: str, time_of: int | None) -> None:
+        if self.leaving.get(name) == time_of:
+            self.leaving.pop(name, None)
+            self.revision += 1
 
     def _on_message_5(self, _c: Any, _d: Any, message: mqtt.MQTTMessage) -> None:
         self._events += 1
