@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 
 from firedex.delivery_schema import SCHEMA
 from firedex.wire import DeliveryRecord
+from firedex.wire.packet_sizes import wire_bytes
+from firedex_clients.event import Event
 
-__all__ = ["read_records", "write_records"]
+__all__ = ["read_records", "record_of", "write_records"]
 
 
 def write_records(path: Path, records: Sequence[DeliveryRecord]) -> None:
@@ -19,6 +21,39 @@ def write_records(path: Path, records: Sequence[DeliveryRecord]) -> None:
     unfinished = path.with_suffix(path.suffix + ".unfinished")
     pq.write_table(table, unfinished)
     unfinished.rename(path)
+
+
+def record_of(
+    event: Event,
+    subscriber: str,
+    *,
+    run: str = "live",
+    broker: str = "broker",
+    transport: str = "tcp",
+) -> DeliveryRecord:
+    """The record of one delivered event."""
+    return DeliveryRecord(
+        run=run,
+        broker=broker,
+        publication_id=event.event_id or "",
+        topic=event.topic,
+        publisher=None,
+        subscriber=subscriber,
+        filter=event.filter,
+        flow=event.flow,
+        priority=event.priority,
+        configuration_version=event.configuration_version,
+        wire_bytes=wire_bytes(
+            payload_bytes=len(event.payload),
+            transport="udp" if transport == "udp" else "tcp",
+            topic=event.topic,
+            qos=event.qos,
+            stamped=event.event_id is not None,
+        ),
+        published_at_seconds=event.published_at_seconds,
+        received_at_seconds=event.received_at_seconds,
+        outcome="delivered",
+    )
 
 
 def read_records(path: Path) -> pa.Table:

@@ -3,12 +3,23 @@
 ::
 
     ClientError
-    ├── ServiceRefused       the configuration service said no, or did not answer
-    └── ConnectionRefused    an MQTT connection could not be opened
-        └── PortInUse        because its local port is taken
+    ├── ServiceRefused       the configuration service said no
+    │   └── ServiceAbsent    it does not answer
+    ├── ConnectionRefused    an MQTT connection could not be opened
+    │   └── PortInUse        because its local ports are taken
+    ├── EventTooLarge        an event does not fit one datagram
+    └── Closed               the subscriber or publisher has been left
 """
 
-__all__ = ["ClientError", "ConnectionRefused", "PortInUse", "ServiceRefused"]
+__all__ = [
+    "ClientError",
+    "Closed",
+    "ConnectionRefused",
+    "EventTooLarge",
+    "PortInUse",
+    "ServiceAbsent",
+    "ServiceRefused",
+]
 
 
 class ClientError(Exception):
@@ -19,9 +30,21 @@ class ServiceRefused(ClientError):
     """The service refused a request or cannot be reached."""
 
 
+class ServiceAbsent(ServiceRefused):
+    """The service does not answer."""
+
+
 class ConnectionRefused(ClientError):
     """A broker or gateway does not take the connection."""
 
 
 class PortInUse(ConnectionRefused):
-    """The local port of a connection is taken."""
+    """The local ports of a connection are taken."""
+
+
+class EventTooLarge(ClientError):
+    """An event does not fit one datagram."""
+
+
+class Closed(ClientError):
+    """The subscriber or publisher has been left."""

@@ -1,65 +1,131 @@
-"""Talking to the configuration service."""
+"""Talking to the configuration service; whatever goes wrong is a ``ClientError``."""
 
 import http.client
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
+from firedex.service_access import (
+    ServiceAccess,
+    ServiceAccessError,
+    ServiceAway,
+    as_configuration,
+)
 from firedex.wire import (
     Configuration,
     PublisherRegistration,
     SubscriberRegistration,
-    WireError,
-    from_json,
     to_json,
 )
-from firedex.wire.addresses import http_address
-from firedex_clients.errors import ServiceRefused
+from firedex_clients.errors import ServiceAbsent, ServiceRefused
 
-__all__ = ["ServiceClient"]
+__all__ = ["ClockOffset", "ServiceClient"]
 
-PATIENCE_SECONDS = 30.0
+WAIT_SECONDS = 10
+"""How long the service may take to bring a registration into force before it answers."""
+ANSWER_SECONDS = 30.0
+POLL_SECONDS = 0.25
+CLOCK_QUESTIONS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockOffset:
+    """The service's clock minus ours, and by how much that may be wrong."""
+
+    seconds: float
+    uncertainty_seconds: float
 
 
 class ServiceClient:
     """The service's REST interface at ``url``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         try:
-            self._host, self._port = http_address(url)
+            self.access = ServiceAccess(url, token)
         except ValueError as error:
             raise ServiceRefused(str(error)) from error
 
     def register_publisher(self, registration: PublisherRegistration) -> Configuration:
         """Declare a publisher; answered when the network follows."""
-        return self._put(f"/v1/publishers/{registration.publisher.id}", to_json(registration))
+        name = registration.publisher.id
+        return self._put("publishers", name, to_json(registration), lambda: self.configuration())
 
     def register_subscriber(self, registration: SubscriberRegistration) -> Configuration:
         """Declare a subscriber and all it wants; answered when the network follows."""
-        return self._put(f"/v1/subscribers/{registration.subscriber.id}", to_json(registration))
+        name = registration.subscriber.id
+
+        def now_in_force() -> Configuration:
+            with _our_errors():
+                found, _ = self.access.configuration(name)
+            if found is None:
+                raise ServiceRefused(f"subscriber {name!r} has no configuration")
+            return found
+
+        return self._put("subscribers", name, to_json(registration), now_in_force)
 
     def configuration(self) -> Configuration:
         """What is in force now."""
-        return self._ask("GET", "/v1/configuration", None)
+        with _our_errors():
+            found, _ = self.access.configuration()
+        if found is None:
+            raise ServiceRefused("no configuration")
+        return found
 
-    def _put(self, path: str, body: str) -> Configuration:
-        return self._ask("PUT", path, body)
+    def topics(self) -> list[dict[str, Any]]:
+        """Topics that there are: name, size of events, declared and measured rate."""
+        with _our_errors():
+            found = json.loads(self.access.ask("GET", "/v1/topics").body)
+        if isinstance(found, dict):
+            found = found.get("topics", [])
+        return [each for each in found if isinstance(each, dict)]
 
-    def _ask(self, method: str, path: str, body: str | None) -> Configuration:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE_SECONDS)
-        try:
-            connection.request(method, path, body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise ServiceRefused(f"{self._host}:{self._port} does not answer: {error}") from error
-        finally:
-            connection.close()
-        if response.status != http.client.OK:
+    def clock_offset(self) -> ClockOffset:
+        """Estimate it: of several questions, the one that was answered soonest."""
+        best: ClockOffset | None = None
+        for _ in range(CLOCK_QUESTIONS):
+            before = time.time()
+            with _our_errors():
+                theirs = self.access.now_seconds()
+            after = time.time()
+            found = ClockOffset(
+                seconds=theirs - (before + after) / 2, uncertainty_seconds=(after - before) / 2
+            )
+            if best is None or found.uncertainty_seconds < best.uncertainty_seconds:
+                best = found
+        if best is None:
+            raise ServiceRefused("no questions were asked")
+        return best
+
+    def _put(self, kind: str, name: str, body: str, in_force: Any) -> Configuration:
+        path = f"/v1/{kind}/{quote(name, safe='')}"
+        with _our_errors():
+            answer = self.access.ask(
+                "PUT", f"{path}?wait_seconds={WAIT_SECONDS}", body, seconds=ANSWER_SECONDS
+            )
+            if answer.status == http.client.OK:
+                return as_configuration(answer, f"PUT {path}")
+        # Accepted, and kept, but not in force in time: wait for it a little longer.
+        until = time.monotonic() + ANSWER_SECONDS - WAIT_SECONDS
+        while True:
             try:
-                reason = json.loads(answer)["error"]
-            except (ValueError, LookupError, TypeError):
-                reason = response.reason
-            raise ServiceRefused(f"{method} {path}: {reason}")
-        try:
-            return from_json(Configuration, answer, tolerant=True)
-        except WireError as error:
-            raise ServiceRefused(f"{method} {path}: not a configuration: {error}") from error
+                found: Configuration = in_force()
+            except ServiceRefused:
+                if time.monotonic() > until:
+                    raise
+            else:
+                return found
+            time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    try:
+        yield
+    except ServiceAway as error:
+        raise ServiceAbsent(str(error)) from error
+    except (ServiceAccessError, ValueError) as error:
+        raise ServiceRefused(str(error)) from error

@@ -1,53 +1,58 @@
 """Subscribing with a utility: the service says which flow, this opens one connection for each."""
 
+import asyncio
+import logging
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future
 from ipaddress import IPv4Address
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import paho.mqtt.client as mqtt
-
 from firedex.wire import (
     Configuration,
-    Flow,
+    Statistics,
     SubscriberRegistration,
     Subscription,
     Utility,
+    WireError,
+    from_json,
+    to_json,
 )
 from firedex.wire import Subscriber as SubscriberValue
-from firedex.wire.mqtt_names import matches
-from firedex_clients.errors import ClientError, PortInUse
-from firedex_clients.event_stamp import EventStamp
-from firedex_clients.mqtt_connection import open_connection
-from firedex_clients.service_client import ServiceClient
+from firedex.wire.addresses import parse_host_port
+from firedex.wire.workload import Transport
+from firedex_clients.client_plan import ClientPlan, PlannedFlow, plain_plan, plan_of
+from firedex_clients.connection_loop import ConnectionLoop
+from firedex_clients.errors import ClientError, Closed, ConnectionRefused, ServiceAbsent
+from firedex_clients.event import Event, OnEvent
+from firedex_clients.event_stream import EventStream
+from firedex_clients.flow_connection import FlowConnection, FlowListener
+from firedex_clients.flow_set import FlowSet
+from firedex_clients.flow_statistics import FlowStatistics
+from firedex_clients.plan_following import REPORT_SECONDS, PlanFollower
+from firedex_clients.service_client import ClockOffset, ServiceClient
+from firedex_clients.sn_flow import SnFlow
+from firedex_clients.subscriptions import OnDelivery, Subscribed, Subscriptions
+from firedex_clients.tcp_flow import TcpFlow
 
 __all__ = ["Event", "Subscriber"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One delivered event. What a publisher did not stamp has no id and no delay."""
-
-    topic: str
-    filter: str
-    payload: bytes
-    flow: int
-    priority: int
-    configuration_version: int
-    event_id: str | None
-    published_at_seconds: float | None
-    received_at_seconds: float
-
-
-OnEvent = Callable[[Event], None]
+log = logging.getLogger("firedex.clients")
+PATIENCE_SECONDS = 10.0
+FAREWELL_SECONDS = 2.0
 
 
 class Subscriber:
-    """All connections of one subscriber; use it as a context manager.
+    """All connections of one subscriber; use it as a context manager, plain or ``async``.
 
-    Subscribe first; entering the context registers everything at once and opens the flows.
+    Subscribe before or after entering. ``on_event`` is called in the thread that reads all
+    connections: it must be quick. Without it, ``subscribe`` returns a stream to iterate over.
+
+    ``broker`` (HOST:PORT) is where one plain connection goes if the service was never there, until
+    it is; ``plan_file`` keeps the last plan for a start without the service.
     """
 
     def __init__(
@@ -58,52 +63,151 @@ class Subscriber:
         switch: str,
         address: str,
         role: str = "crew",
+        transport: Transport = "tcp",
+        token: str | None = None,
+        broker: str | None = None,
+        plan_file: Path | None = None,
+        on_delivery: OnDelivery | None = None,
+        report_seconds: float = REPORT_SECONDS,
     ) -> None:
-        self._service = ServiceClient(service_url)
-        self._id, self._switch, self._role = id, switch, role
+        self._service = ServiceClient(service_url, token)
+        self._id, self._switch, self._role, self._transport = id, switch, role, transport
         self._address = IPv4Address(address)
-        self._wanted: dict[str, tuple[Subscription, OnEvent]] = {}
-        self._connections: list[mqtt.Client] = []
-        self._entered = False
+        self._broker = None if broker is None else parse_host_port(broker)
+        self._plan_file = plan_file
+        self._report_seconds = report_seconds
+        self._statistics = FlowStatistics(id)
+        self._subscriptions = Subscriptions(self._statistics)
+        self._subscriptions.on_delivery = on_delivery
+        self._streams: dict[str, EventStream] = {}
+        self._configuration: Configuration | None = None
+        self._loop: ConnectionLoop | None = None
+        self._flows: FlowSet | None = None
+        self._follower: PlanFollower | None = None
+        self._settled = threading.Event()
+        self._refusal: Exception | None = None
+
+    # -- subscribing -------------------------------------------------------------------------------
 
     def subscribe(
         self,
         filter: str,  # noqa: A002  # MQTT's word
         *,
         utility: Utility,
-        on_event: OnEvent,
+        on_event: OnEvent | None = None,
         qos: int = 0,
         deadline_seconds: float | None = None,
-    ) -> None:
-        """Want the events of ``filter``; ``on_event`` is called for each that arrives."""
-        if self._entered:
-            raise ClientError("subscribe before entering the context")
+        deadline_percentile: float = 0.95,
+    ) -> EventStream:
+        """Want the events of ``filter``; ``on_event`` is called for each, or take them from what
+        is returned."""
         wanted = Subscription(
-            filter=filter, utility=utility, qos=qos, deadline_seconds=deadline_seconds
+            filter=filter,
+            utility=utility,
+            qos=qos,
+            deadline_seconds=deadline_seconds,
+            deadline_percentile=deadline_percentile,
         )
-        self._wanted[filter] = (wanted, on_event)
+        stream = EventStream()
+        if (old := self._streams.get(filter)) is not None:
+            old.close()
+        self._streams[filter] = stream
+        self._subscriptions.add(wanted, on_event or stream.put)
+        self._changed()
+        return stream
+
+    def unsubscribe(self, filter: str) -> None:  # noqa: A002  # MQTT's word
+        """Want no more of ``filter``."""
+        if filter not in self._subscriptions:
+            raise ClientError(f"{filter!r} is not subscribed")
+        self._subscriptions.remove(filter)
+        self._streams.pop(filter).close()
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._follower is not None and self._loop is not None:
+            self._loop.call(self._apply_present)
+            self._follower.register_again()
+
+    def topics(self) -> list[str]:
+        """Names of the topics that there are."""
+        return sorted(str(each["name"]) for each in self._service.topics() if "name" in each)
+
+    # -- what is known -----------------------------------------------------------------------------
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The last plan that was heard of; None on a plain connection."""
+        return self._configuration
+
+    @property
+    def clock_offset(self) -> ClockOffset | None:
+        """The service's clock minus ours, once it has been asked."""
+        return None if self._follower is None else self._follower.clock_offset
+
+    @property
+    def moves(self) -> int:
+        """How often a filter has moved from one connection to another."""
+        return 0 if self._flows is None else self._flows.moves
+
+    def settled(self) -> bool:
+        """Whether every filter is in force on the flow where the plan wants it."""
+        return self._settled.is_set()
+
+    def missing_events(self) -> dict[str, int]:
+        """For each filter, how many events have not come, by the sequence numbers of others."""
+        return {each.filter: each.seen.missing for each in self._subscriptions.all()}
+
+    def duplicate_events(self) -> dict[str, int]:
+        """For each filter, how many events came more than once and were handed out once."""
+        return {each.filter: each.duplicates for each in self._subscriptions.all()}
+
+    # -- entering and leaving ----------------------------------------------------------------------
 
     def __enter__(self) -> "Subscriber":
-        self._entered = True
-        registration = SubscriberRegistration(
-            subscriber=SubscriberValue(
-                id=self._id,
-                switch=self._switch,
-                role=self._role,
-                transport="tcp",
-                subscriptions=tuple(wanted for wanted, _ in self._wanted.values()),
-            ),
-            address=self._address,
-        )
-        configuration = self._service.register_subscriber(registration)
+        if self._loop is not None:
+            raise ClientError("this subscriber has been entered already")
+        registered = True
         try:
-            for flow in configuration.flows:
-                if flow.subscriber == self._id:
-                    self._connections.append(self._open(flow, configuration))
+            self._configuration = self._register()
+        except ServiceAbsent:
+            registered = False
+            self._configuration = self._kept_plan()
+            if self._configuration is None and self._broker is None:
+                raise
+            log.warning("%s: the service is away; %s", self._id, self._how_without())
+        self._loop = ConnectionLoop(self._id)
+        self._flows = FlowSet(self._loop, self._make_connection, _Listener(self))
+        self._follower = PlanFollower(
+            self._service,
+            self._id,
+            register=self._register,
+            on_plan=self._new_plan,
+            statistics=self._take_statistics,
+            report_seconds=self._report_seconds,
+        )
+        try:
+            self._loop.call(self._apply_present)
+            self._wait_until_settled()
         except BaseException:
             self._close()
             raise
+        self._keep_plan()
+        self._follower.start(registered=registered)
         return self
+
+    def _wait_until_settled(self) -> None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not self._settled.wait(0.01):
+            if self._refusal is not None:
+                raise self._refusal
+            if time.monotonic() > until:
+                raise ConnectionRefused(f"{self._id}: not all flows could be opened in time")
+
+    def _how_without(self) -> str:
+        if self._configuration is not None:
+            return f"going by the plan of version {self._configuration.version}"
+        return "one plain connection for everything"
 
     def __exit__(
         self,
@@ -113,59 +217,160 @@ class Subscriber:
     ) -> None:
         self._close()
 
+    async def __aenter__(self) -> "Subscriber":
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._close)
+
     def _close(self) -> None:
-        for client in self._connections:
-            client.disconnect()
-            client.loop_stop()
-        self._connections.clear()
-        self._entered = False
+        if self._follower is not None and self._follower.started:
+            self._follower.stop()
+        self._follower = None
+        if self._loop is not None and self._flows is not None:
+            leaving = self._in_loop(self._flows.close)
+            until = time.monotonic() + FAREWELL_SECONDS
+            while time.monotonic() < until and not all(each.closed for each in leaving):
+                time.sleep(0.005)
+            self._loop.stop()
+        self._loop = self._flows = None
+        self._settled.clear()
+        self._refusal = None
+        for stream in self._streams.values():
+            stream.close()
 
-    def _open(self, flow: Flow, configuration: Configuration) -> mqtt.Client:
-        ends = flow.endpoints
-        if ends is None:
-            raise ClientError(f"flow {flow.flow} has no endpoints")
+    # -- plans -------------------------------------------------------------------------------------
 
-        def received(message: mqtt.MQTTMessage) -> None:
-            self._hand_out(message, flow, configuration.version)
+    def _register(self) -> Configuration:
+        registration = SubscriberRegistration(
+            subscriber=SubscriberValue(
+                id=self._id,
+                switch=self._switch,
+                role=self._role,
+                transport=self._transport,
+                subscriptions=tuple(each.subscription for each in self._subscriptions.all()),
+            ),
+            address=self._address,
+        )
+        return self._service.register_subscriber(registration)
 
-        last = ends.subscriber_ports[-1]
-        for port in ends.subscriber_ports:
+    def _kept_plan(self) -> Configuration | None:
+        if self._plan_file is None or not self._plan_file.exists():
+            return None
+        try:
+            return from_json(Configuration, self._plan_file.read_text(), tolerant=True)
+        except (OSError, WireError) as error:
+            log.warning("%s: no plan can be read there: %s", self._plan_file, error)
+            return None
+
+    def _keep_plan(self) -> None:
+        if self._plan_file is None or self._configuration is None:
+            return
+        try:
+            unfinished = self._plan_file.with_suffix(self._plan_file.suffix + ".unfinished")
+            unfinished.write_text(to_json(self._configuration))
+            unfinished.rename(self._plan_file)
+        except OSError as error:
+            log.warning("%s: the plan cannot be kept there: %s", self._plan_file, error)
+
+    def _new_plan(self, configuration: Configuration) -> None:
+        """In the follower's thread."""
+        old = self._configuration
+        mine = [flow for flow in configuration.flows if flow.subscriber == self._id]
+        if not mine and self._subscriptions.all():
+            return
+        if old is not None and old.version > configuration.version:
+            log.info("%s: plan %d after plan %d", self._id, configuration.version, old.version)
+        self._configuration = configuration
+        self._keep_plan()
+        if self._loop is not None:
+            self._loop.call(self._apply_present)
+
+    def _present_plan(self) -> ClientPlan:
+        wanted = self._subscriptions.all()
+        names = [each.filter for each in wanted]
+        if self._configuration is not None:
+            return plan_of(self._configuration, self._id, names)
+        host, port = self._broker or ("", 0)
+        lasting = any(each.subscription.qos for each in wanted)
+        return plain_plan(host, port, names, lasting=lasting)
+
+    def _apply_present(self) -> None:
+        """In the loop's thread."""
+        if self._flows is not None:
+            self._settled.clear()
+            wanted = {each.filter: each.wanted() for each in self._subscriptions.all()}
+            self._flows.apply(self._present_plan(), wanted)
+            self._check_settled()
+
+    def _check_settled(self) -> None:
+        if self._flows is not None and self._flows.settled():
+            self._settled.set()
+
+    def _make_connection(self, flow: PlannedFlow, listener: FlowListener) -> FlowConnection:
+        if self._loop is None:
+            raise Closed(f"subscriber {self._id!r} has been left")
+        ports = flow.settings.bind_ports
+        # Two connections may stand side by side while filters move, also of one flow.
+        client_id = f"{self._id}-{flow.number}" + (f"-{ports[0]}" if ports else "")
+        client_id += "-lasting" if flow.lasting else ""
+        kind = SnFlow if flow.settings.transport == "udp" else TcpFlow
+        return kind(self._loop, flow.settings, listener, client_id=client_id, lasting=flow.lasting)
+
+    def _take_statistics(self, offset: ClockOffset | None) -> tuple[Statistics, ...]:
+        seconds = None if offset is None else offset.seconds
+
+        def take() -> tuple[Statistics, ...]:
+            for each in self._subscriptions.all():
+                self._count_missing(each)
+            return self._statistics.take(seconds)
+
+        return () if self._loop is None else self._in_loop(take)
+
+    def _count_missing(self, subscribed: Subscribed) -> None:
+        missing = subscribed.seen.take_missing()
+        place = None if self._flows is None else self._flows.target_of(subscribed.filter)
+        if place is not None:
+            for topic, events in missing.items():
+                self._statistics.missing(place.flow.number, topic, events)
+
+    def _in_loop(self, action: Callable[[], Any]) -> Any:
+        """Have the loop's thread do something, and wait for what comes of it."""
+        done: Future[Any] = Future()
+
+        def do() -> None:
             try:
-                return open_connection(
-                    str(ends.gateway_address),
-                    ends.gateway_port,
-                    client_id=f"{self._id}-{flow.flow}",
-                    bind=(str(ends.subscriber_address), port),
-                    subscriptions=[(name, self._wanted[name][0].qos) for name in flow.filters],
-                    on_message=received,
-                )
-            except PortInUse:
-                # A port cannot be bound again right after a close; that is why there are two.
-                if port == last:
-                    raise
-        raise ClientError(f"flow {flow.flow} has no ports")
+                done.set_result(action())
+            except BaseException as error:
+                done.set_exception(error)
 
-    def _hand_out(self, message: mqtt.MQTTMessage, flow: Flow, version: int) -> None:
-        now = time.time()
-        properties: Any = message.properties
-        stamp = EventStamp.from_properties(getattr(properties, "UserProperty", ()))
-        # Brokers send a copy for each filter that matches, and say for which.
-        numbers = getattr(properties, "SubscriptionIdentifier", None)
-        if numbers:
-            names = [flow.filters[number - 1] for number in numbers]
-        else:
-            names = [name for name in flow.filters if matches(name, message.topic)]
-        for name in names:
-            self._wanted[name][1](
-                Event(
-                    topic=message.topic,
-                    filter=name,
-                    payload=bytes(message.payload),
-                    flow=flow.flow,
-                    priority=flow.priority,
-                    configuration_version=version,
-                    event_id=stamp.event_id if stamp else None,
-                    published_at_seconds=stamp.published_at_nanoseconds / 1e9 if stamp else None,
-                    received_at_seconds=now,
-                )
-            )
+        if self._loop is None:
+            raise Closed(f"subscriber {self._id!r} has been left")
+        self._loop.call(do)
+        return done.result(PATIENCE_SECONDS)
+
+
+class _Listener:
+    """What connections tell their subscriber, in the loop's thread."""
+
+    def __init__(self, subscriber: Subscriber) -> None:
+        self._subscriber = subscriber
+        self._deliver = subscriber._subscriptions.deliver
+
+    def granted(self, connection: FlowConnection, name: str) -> None:  # noqa: ARG002
+        flows = self._subscriber._flows
+        if flows is not None:
+            flows.settle(name)
+            self._subscriber._check_settled()
+
+    def refused(self, connection: FlowConnection, error: Exception) -> None:  # noqa: ARG002
+        log.warning("%s: %s", self._subscriber._id, error)
+        self._subscriber._refusal = error
+
+    def arrived(self, connection: FlowConnection, *event: Any) -> None:
+        flows = self._subscriber._flows
+        place = None if flows is None else flows.place_of(connection)
+        if place is not None:
+            if not connection.wanted:
+                place.last_event = time.monotonic()
+            self._deliver(place, *event)

@@ -1,23 +1,54 @@
 """``firedex gateway``."""
 
 import asyncio
-import http.client
 import logging
 import random
+import signal
+import ssl
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
+import prometheus_client
+from prometheus_client.registry import CollectorRegistry
 
 from firedex.command_options import HOST_PORT, HTTP_URL
+from firedex.gateway.flow_buffer import BufferLimits
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
-from firedex.wire import Configuration, WireError, from_json
-from firedex.wire.addresses import http_address
+from firedex.gateway.reports import GatewayMetrics
+from firedex.gateway.service_following import REPORT_SECONDS, ServiceFollower
+from firedex.gateway.sn_gateway import SnGateway, SnSettings
+from firedex.service_access import ServiceAccess
 
 __all__ = ["gateway"]
 
 log = logging.getLogger("firedex.gateway")
-POLL_SECONDS = 0.25
-PATIENCE_SECONDS = 5.0
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listening:
+    """Where the gateway listens."""
+
+    tcp: Address
+    udp: Address | None
+    tls: Address | None
+    tls_context: ssl.SSLContext | None
+    metrics: Address | None
+
+
+def _predefined(_context: Any, _option: Any, texts: tuple[str, ...]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for text in texts:
+        number, _, topic = text.partition("=")
+        if not number.isdecimal() or not 0 < int(number) < 0xFFFF or not topic:
+            raise click.BadParameter(f"{text!r}: write NUMBER=TOPIC, as in 7=smoke/floor1")
+        found[int(number)] = topic
+    return found
 
 
 @click.command(
@@ -26,6 +57,10 @@ PATIENCE_SECONDS = 5.0
 @click.option(
     "--listen", type=HOST_PORT, default="127.0.0.1:1884", show_default=True, help="For subscribers."
 )
+@click.option("--udp-listen", type=HOST_PORT, help="For MQTT-SN 1.2 over UDP.")
+@click.option("--tls-listen", type=HOST_PORT, help="For subscribers with TLS, which ends here.")
+@click.option("--tls-certificate", type=click.Path(exists=True, path_type=Path), help="PEM.")
+@click.option("--tls-key", type=click.Path(exists=True, path_type=Path), help="PEM.")
 @click.option(
     "--broker", type=HOST_PORT, default="127.0.0.1:1883", show_default=True, help="Relayed to."
 )
@@ -36,46 +71,118 @@ PATIENCE_SECONDS = 5.0
     show_default=True,
     help="To follow.",
 )
+@click.option("--token", help="For the service.")
+@click.option("--metrics", type=HOST_PORT, help="Where Prometheus may ask.")
+@click.option(
+    "--buffer-bytes", type=click.IntRange(min=1024), default=131_072, show_default=True,
+    help="What may wait for one flow.",
+)  # fmt: skip
+@click.option(
+    "--buffer-seconds", type=click.FloatRange(min=0.001), default=1.0, show_default=True,
+    help="How long an event at QoS 0 may wait.",
+)  # fmt: skip
+@click.option(
+    "--predefined", multiple=True, callback=_predefined, metavar="NUMBER=TOPIC",
+    help="A topic id that MQTT-SN clients know beforehand; may be repeated.",
+)  # fmt: skip
+@click.option("--gateway-id", type=click.IntRange(0, 255), default=1, show_default=True,
+              help="As MQTT-SN clients that search are told.")  # fmt: skip
+@click.option("--advertise", type=HOST_PORT, help="Where to advertise the MQTT-SN gateway.")
+@click.option("--report-seconds", type=click.FloatRange(min=0.1), default=REPORT_SECONDS,
+              show_default=True, help="Between reports to the service.")  # fmt: skip
 @click.option("--seed", type=int, help="For the drop coins; without, they differ every time.")
 def gateway(
-    listen: tuple[str, int], broker: tuple[str, int], service: str, seed: int | None
+    listen: Address,
+    udp_listen: Address | None,
+    tls_listen: Address | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    broker: Address,
+    service: str,
+    token: str | None,
+    metrics: Address | None,
+    buffer_bytes: int,
+    buffer_seconds: float,
+    predefined: dict[int, str],
+    gateway_id: int,
+    advertise: Address | None,
+    report_seconds: float,
+    seed: int | None,
 ) -> None:
-    """Relay MQTT/TCP between subscribers and the broker; drop events by each flow's drop rate."""
+    """Relay MQTT between subscribers and the broker; drop events by each flow's drop rate.
+
+    MQTT over TCP passes as it is; with --udp-listen, MQTT-SN 1.2 clients are served too.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    context = None
+    if tls_listen is not None:
+        if tls_certificate is None:
+            raise click.UsageError("--tls-listen needs --tls-certificate (and --tls-key)")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(tls_certificate, tls_key)
     flows = FlowTable()
     coins = random.Random(seed)  # noqa: S311  # coins, not secrets
-    asyncio.run(_run(Relay(broker, flows, coins), flows, listen, service))
+    limits = BufferLimits(bytes=buffer_bytes, seconds=buffer_seconds)
+    relay = Relay(broker, flows, coins, limits=limits)
+    settings = SnSettings(
+        broker=broker, gateway_id=gateway_id, predefined=predefined, advertise=advertise
+    )
+    sensors = SnGateway(settings, flows, coins)
+    listening = _Listening(
+        tcp=listen, udp=udp_listen, tls=tls_listen, tls_context=context, metrics=metrics
+    )
+    access = ServiceAccess(service, token)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_run(relay, sensors, listening, access, report_seconds))
 
 
-async def _run(relay: Relay, flows: FlowTable, listen: tuple[str, int], service: str) -> None:
-    follow = asyncio.create_task(_follow(flows, service))
-    try:
-        await relay.serve(*listen)
-    finally:
-        follow.cancel()
+async def _run(
+    relay: Relay,
+    sensors: SnGateway,
+    listening: _Listening,
+    access: ServiceAccess,
+    report_seconds: float,
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    def in_loop(action: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(action)
+
+    follower = ServiceFollower(access, relay.flows, in_loop, report_seconds=report_seconds)
+    async with AsyncExitStack() as running:
+        follower.start()
+        running.push_async_callback(asyncio.to_thread, follower.stop)
+        if listening.tls is not None:
+            server = await relay.start(*listening.tls, tls=listening.tls_context)
+            running.callback(server.close)
+        if listening.udp is not None:
+            await sensors.start(*listening.udp)
+            running.push_async_callback(sensors.close)
+        if listening.metrics is not None:
+            _serve_metrics(relay, sensors, listening.metrics, running)
+        serving = asyncio.create_task(relay.serve(*listening.tcp))
+        loop.add_signal_handler(signal.SIGTERM, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
 
 
-async def _follow(flows: FlowTable, service: str) -> None:
-    """Keep to the service's configuration; while it is away, to the last one known."""
-    while True:
-        configuration = await asyncio.to_thread(_fetch, service)
-        if configuration is not None and configuration.version != flows.version:
-            flows.follow(configuration)
-            log.info("following configuration %d", configuration.version)
-        await asyncio.sleep(POLL_SECONDS)
+def _serve_metrics(
+    relay: Relay, sensors: SnGateway, address: Address, running: AsyncExitStack
+) -> None:
+    def gauges() -> dict[str, dict[str, float]]:
+        return {
+            "connections": {"tcp": len(relay.connections), "udp": len(sensors.clients)},
+            "refused_connections": {
+                "tcp": relay.refused_connections,
+                "udp": sensors.refused_datagrams,
+            },
+        }
 
-
-def _fetch(service: str) -> Configuration | None:
-    connection = http.client.HTTPConnection(*http_address(service), timeout=PATIENCE_SECONDS)
-    try:
-        connection.request("GET", "/v1/configuration")
-        response = connection.getresponse()
-        body = response.read()
-        if response.status != http.client.OK:
-            return None
-        return from_json(Configuration, body, tolerant=True)
-    except (OSError, http.client.HTTPException, WireError) as error:
-        log.debug("the service does not answer: %s", error)
-        return None
-    finally:
-        connection.close()
+    metrics = GatewayMetrics(relay.flows, gauges)
+    metrics.unmanaged = {"tcp": relay.unmanaged, "udp": sensors.unmanaged}
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    server, _ = prometheus_client.start_http_server(address[1], addr=address[0], registry=registry)
+    running.callback(server.server_close)
+    running.callback(server.shutdown)

@@ -163,6 +163,7 @@ def test_while_the_broker_is_away_connections_are_closed_and_the_relay_survives(
     with running_relay(Relay(("127.0.0.1", port), FlowTable(), coins())) as relay:
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", relay), timeout=10) as raw:
+                raw.sendall(CONNECT)
                 assert raw.recv(10) == b""
         with mosquitto(tmp_path, port), Listener(relay) as listener:
             listener.subscribe("back")
@@ -207,9 +208,9 @@ def test_nonsense_from_a_broker_ends_that_connection_only() -> None:
         relay = Relay(strange.getsockname()[:2], FlowTable(), coins())
         with running_relay(relay) as port:
             strange.settimeout(10)
-            strange.accept()[0].close()  # the readiness probe
             for _ in range(2):
                 with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
+                    raw.sendall(CONNECT)
                     answering, _ = strange.accept()
                     with answering:
                         answering.sendall(b"\x30\xff\xff\xff\xff\xff")

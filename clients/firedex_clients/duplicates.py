@@ -1,0 +1,98 @@
+"""Telling an event that has been seen from one that has not, and what is missing. Pure.
+
+For each stream of events (see `event_stamp`) a subscription keeps the highest sequence number and
+the numbers below it that have not come. Memory is bounded: numbers further back than ``WINDOW``
+count as lost, and of very many streams the oldest are forgotten.
+"""
+
+from collections import OrderedDict, deque
+
+__all__ = ["Seen", "Stream"]
+
+WINDOW = 4096
+BEFORE_FIRST = 64
+"""How far back an event may be that comes after the first that was seen of its stream."""
+MOST_STREAMS = 10_000
+
+
+class Stream:
+    """One stream's numbers as one subscription sees them."""
+
+    __slots__ = ("_missing", "_order", "_uncounted", "highest", "lost", "told", "topic")
+
+    def __init__(self, first: int, topic: str = "") -> None:
+        self.highest, self.topic = first, topic
+        self.told = 0
+        self.lost = 0
+        self._uncounted = set(range(max(first - BEFORE_FIRST, 1), first))
+        self._missing: set[int] = set()
+        self._order: deque[int] = deque()
+
+    def is_new(self, sequence: int) -> bool:
+        """Note that an event has come; False if it had come before."""
+        if sequence == self.highest + 1:
+            self.highest = sequence
+            return True
+        if sequence > self.highest:
+            self._skip(sequence)
+            return True
+        if sequence in self._missing:
+            self._missing.remove(sequence)
+            return True
+        if sequence in self._uncounted:
+            self._uncounted.remove(sequence)
+            return True
+        return False
+
+    def _skip(self, sequence: int) -> None:
+        first, limit = self.highest + 1, sequence - WINDOW
+        if first < limit:
+            self.lost += limit - first
+            first = limit
+        self._missing.update(range(first, sequence))
+        self._order.extend(range(first, sequence))
+        self.highest = sequence
+        while self._order and self._order[0] < limit:
+            gone = self._order.popleft()
+            if gone in self._missing:
+                self._missing.remove(gone)
+                self.lost += 1
+
+    @property
+    def missing(self) -> int:
+        """How many have not come so far."""
+        return self.lost + len(self._missing)
+
+
+class Seen:
+    """All streams of one subscription."""
+
+    def __init__(self) -> None:
+        self._streams: OrderedDict[bytes, Stream] = OrderedDict()
+        self._forgotten_missing = 0
+
+    def is_new(self, origin: bytes, sequence: int, topic: str = "") -> bool:
+        """Note that an event has come; False if it had come before."""
+        stream = self._streams.get(origin)
+        if stream is not None:
+            return stream.is_new(sequence)
+        if len(self._streams) >= MOST_STREAMS:
+            _, gone = self._streams.popitem(last=False)
+            self._forgotten_missing += gone.missing
+        self._streams[origin] = Stream(sequence, topic)
+        return True
+
+    def take_missing(self) -> dict[str, int]:
+        """How many events of each topic are missing that were not at the last time."""
+        found: dict[str, int] = {}
+        for stream in self._streams.values():
+            missing = stream.missing
+            if missing > stream.told:
+                found[stream.topic] = found.get(stream.topic, 0) + missing - stream.told
+                stream.told = missing
+        return found
+
+    @property
+    def missing(self) -> int:
+        """How many events have not come, by the numbers that have."""
+        return self._forgotten_missing + sum(s.missing for s in self._streams.values())

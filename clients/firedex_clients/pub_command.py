@@ -1,0 +1,73 @@
+"""``firedex pub``: events published from the command line."""
+
+import sys
+
+import click
+
+from firedex.command_options import HOST_PORT, HTTP_URL
+from firedex_clients.errors import ClientError
+from firedex_clients.publisher import Publisher
+
+__all__ = ["pub"]
+
+
+@click.command(
+    short_help="Publish events.", epilog="Example: firedex pub smoke/floor1 -m '21 C' --qos 1"
+)
+@click.argument("topic")
+@click.option("-m", "--message", help="The payload; without, every line of the input is an event.")
+@click.option("--broker", type=HOST_PORT, default="127.0.0.1:1883", show_default=True,
+              help="With --transport udp, the gateway's MQTT-SN port.")  # fmt: skip
+@click.option("--id", "name", default="firedex-pub", show_default=True)
+@click.option("-q", "--qos", type=click.IntRange(0, 2), default=0, show_default=True)
+@click.option("-r", "--retain", is_flag=True)
+@click.option("--mqtt", "version", type=click.Choice(["5", "3.1.1"]), default="5",
+              show_default=True)  # fmt: skip
+@click.option("--transport", type=click.Choice(["tcp", "udp"]), default="tcp", show_default=True)
+@click.option("--unstamped", is_flag=True, help="Send the payload alone: no id, no time.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--service", type=HTTP_URL, help="To declare the topic to, with --rate.")
+@click.option("--switch", default="core", show_default=True, help="That this machine is behind.")
+@click.option("--rate", type=click.FloatRange(min=0), help="Events a second, to be planned for.")
+@click.option("--token", help="For the service.")
+def pub(
+    topic: str,
+    message: str | None,
+    broker: tuple[str, int],
+    name: str,
+    qos: int,
+    retain: bool,
+    version: str,
+    transport: str,
+    unstamped: bool,
+    repeat: int,
+    service: str | None,
+    switch: str,
+    rate: float | None,
+    token: str | None,
+) -> None:
+    """Publish to TOPIC, stamped with id and time; in the manner of mosquitto_pub."""
+    try:
+        publisher = Publisher(
+            *broker,
+            id=name,
+            version=version,
+            transport="udp" if transport == "udp" else "tcp",
+            stamped=not unstamped,
+            service_url=service,
+            switch=switch,
+            token=token,
+        )
+        if rate is not None:
+            size = len((message or "").encode())
+            publisher.declare(topic, event_bytes=size, rate_per_second=rate)
+        with publisher:
+            if message is not None:
+                for _ in range(repeat):
+                    publisher.publish(topic, message.encode(), qos=qos, retain=retain)
+            else:
+                for line in sys.stdin.buffer:
+                    publisher.publish(topic, line.rstrip(b"\n"), qos=qos, retain=retain)
+    except (ClientError, ValueError) as error:
+        click.echo(f"firedex: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,215 @@
+"""Asking the configuration service over HTTP, for clients and gateway alike.
+
+::
+
+    ServiceAccessError
+    ├── ServiceAway        it does not answer
+    └── ServiceSaidNo      it answered with an error, or with what makes no sense
+"""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from firedex.wire import Configuration, Heartbeat, Statistics, WireError, from_json, to_json
+from firedex.wire.addresses import http_address
+
+__all__ = [
+    "Answer",
+    "EventSubscription",
+    "ServerEvent",
+    "ServiceAccess",
+    "ServiceAccessError",
+    "ServiceAway",
+    "ServiceSaidNo",
+    "as_configuration",
+    "read_server_events",
+]
+
+PATIENCE_SECONDS = 10.0
+QUIET_SECONDS = 40.0
+"""The service sends a comment every 15 s; a stream that is quiet for longer is dead."""
+
+
+class ServiceAccessError(Exception):
+    """The root of what is raised here."""
+
+
+class ServiceAway(ServiceAccessError):
+    """The service does not answer."""
+
+
+class ServiceSaidNo(ServiceAccessError):
+    """The service refused, and says why; ``status`` is HTTP's."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    body: bytes
+    etag: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEvent:
+    """One server-sent event."""
+
+    kind: str
+    data: str
+
+
+class EventSubscription:
+    """An open stream of server-sent events; ``close`` from another thread ends it."""
+
+    def __init__(
+        self,
+        connection: http.client.HTTPConnection,
+        response: http.client.HTTPResponse,
+        opened: socket.socket,
+    ) -> None:
+        self._connection, self._response, self._socket = connection, response, opened
+
+    def __iter__(self) -> Iterator[ServerEvent]:
+        try:
+            yield from read_server_events(iter(self._response.readline, b""))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ServiceAway(f"the event stream ended: {error}") from error
+        finally:
+            self._response.close()
+            self._connection.close()
+
+    def close(self) -> None:
+        """End it."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class ServiceAccess:
+    """The service at ``url``; ``token`` goes along with every request."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.host, self.port = http_address(url)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: str | None = None,
+        *,
+        etag: str | None = None,
+        seconds: float = PATIENCE_SECONDS,
+    ) -> Answer:
+        """Ask; answers below 400 are returned, all else is raised."""
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if etag is not None:
+            headers["If-None-Match"] = etag
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ServiceAway(f"{self.host}:{self.port} does not answer: {error}") from error
+        finally:
+            connection.close()
+        if response.status >= http.client.BAD_REQUEST:
+            reason = _reason(content) or response.reason
+            raise ServiceSaidNo(f"{method} {path.partition('?')[0]}: {reason}", response.status)
+        return Answer(status=response.status, body=content, etag=response.headers.get("ETag"))
+
+    def configuration(
+        self, subscriber: str | None = None, *, etag: str | None = None
+    ) -> tuple[Configuration | None, str | None]:
+        """What is in force, for all or one subscriber, and its tag; None if it is as tagged."""
+        path = "/v1/configuration"
+        if subscriber is not None:
+            path = f"/v1/subscribers/{quote(subscriber, safe='')}/configuration"
+        answer = self.ask("GET", path, etag=etag)
+        if answer.status == http.client.NOT_MODIFIED:
+            return None, etag
+        return as_configuration(answer, f"GET {path}"), answer.etag
+
+    def events(self, subscriber: str | None = None) -> EventSubscription:
+        """Open the stream of server-sent events."""
+        path = "/v1/events"
+        if subscriber is not None:
+            path += f"?subscriber={quote(subscriber, safe='')}"
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=QUIET_SECONDS)
+        try:
+            connection.connect()
+            opened = connection.sock  # http.client forgets it when it reads the answer
+            headers = {**self._headers, "Accept": "text/event-stream"}
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ServiceAway(f"{self.host}:{self.port} does not answer: {error}") from error
+        if response.status != http.client.OK:
+            status, reason = response.status, response.reason
+            response.close()
+            connection.close()
+            raise ServiceSaidNo(f"GET {path}: {reason}", status)
+        return EventSubscription(connection, response, opened)
+
+    def post_statistics(self, statistics: Sequence[Statistics]) -> None:
+        """Report what was seen."""
+        self.ask("POST", "/v1/statistics", to_json(list(statistics)))
+
+    def post_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Tell that a part is alive."""
+        self.ask("POST", "/v1/heartbeats", to_json(heartbeat))
+
+    def now_seconds(self) -> float:
+        """The service's clock."""
+        answer = self.ask("GET", "/v1/time")
+        try:
+            return float(json.loads(answer.body)["now_seconds"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise ServiceSaidNo(f"GET /v1/time: not a time: {error}", answer.status) from error
+
+
+def as_configuration(answer: Answer, what: str) -> Configuration:
+    """The configuration in an answer."""
+    try:
+        return from_json(Configuration, answer.body, tolerant=True)
+    except WireError as error:
+        raise ServiceSaidNo(f"{what}: not a configuration: {error}", answer.status) from error
+
+
+def _reason(content: bytes) -> str | None:
+    try:
+        found = json.loads(content)["error"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def read_server_events(lines: Iterator[bytes]) -> Iterator[ServerEvent]:
+    """Server-sent events out of a stream's lines; comments are passed over."""
+    kind, data = "message", list[str]()
+    for line in lines:
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if not text:
+            if data:
+                yield ServerEvent(kind=kind, data="\n".join(data))
+            kind, data = "message", []
+            continue
+        field, _, value = text.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            kind = value
+        elif field == "data":
+            data.append(value)

@@ -1,0 +1,259 @@
+"""The configuration service as the contract has it, without planning: tests say where filters go.
+
+The one shared fake of these tests: HTTP, server-sent events, ETags and all; plans are set by hand.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
+from typing import Any
+
+from loopback_parts import wait_until
+
+from firedex.wire import (
+    Configuration,
+    Flow,
+    FlowEndpoints,
+    Heartbeat,
+    PublisherRegistration,
+    Statistics,
+    SubscriberRegistration,
+    from_json,
+    from_plain,
+    to_json,
+)
+
+__all__ = ["FakeService", "running_service"]
+
+FIRST_PORT = 20_000
+
+
+class FakeService:
+    """What is registered and in force. ``places`` says on which flow each filter goes."""
+
+    def __init__(self, gateway_port: int, *, udp_port: int | None = None) -> None:
+        self.gateway_port, self.udp_port = gateway_port, udp_port
+        self.subscribers: dict[str, SubscriberRegistration] = {}
+        self.publishers: dict[str, PublisherRegistration] = {}
+        self.places: dict[str, int] = {}
+        self.drop_rates: dict[int, float] = {}
+        self.priorities: dict[int, int] = {}
+        self.statistics: list[Statistics] = []
+        self.heartbeats: list[Heartbeat] = []
+        self.requests: list[tuple[str, str, str | None]] = []
+        self.token: str | None = None
+        self.clock_ahead_seconds = 0.0
+        self.answer_later = False
+        self.version = 0
+        self.changed = threading.Condition()
+
+    def set_plan(
+        self, places: Mapping[str, int], drop_rates: Mapping[int, float] | None = None
+    ) -> int:
+        """Put filters on flows, by hand; a new configuration is in force."""
+        with self.changed:
+            self.places = dict(places)
+            if drop_rates is not None:
+                self.drop_rates = dict(drop_rates)
+            return self._next()
+
+    def _next(self) -> int:
+        self.version += 1
+        self.changed.notify_all()
+        return self.version
+
+    def register(self, kind: str, body: str) -> str:
+        with self.changed:
+            if kind == "publishers":
+                publisher = from_json(PublisherRegistration, body)
+                self.publishers[publisher.publisher.id] = publisher
+                name = publisher.publisher.id
+            else:
+                subscriber = from_json(SubscriberRegistration, body)
+                self.subscribers[subscriber.subscriber.id] = subscriber
+                name = subscriber.subscriber.id
+            self._next()
+            return name
+
+    def configuration(self, subscriber: str | None = None) -> Configuration:
+        flows = [
+            flow
+            for name, registration in self.subscribers.items()
+            if subscriber in (None, name)
+            for flow in self._flows(registration, 1000 * list(self.subscribers).index(name))
+        ]
+        return Configuration(
+            version=max(self.version, 1),
+            broker="edge",
+            created_at=datetime.now(UTC),
+            reason="by hand",
+            flows=tuple(flows),
+        )
+
+    def _flows(self, registration: SubscriberRegistration, offset: int) -> Iterator[Flow]:
+        subscriber = registration.subscriber
+        by_flow: dict[int, list[Any]] = {}
+        for subscription in subscriber.subscriptions:
+            number = self.places.get(subscription.filter, 0)
+            by_flow.setdefault(number, []).append(subscription)
+        udp = subscriber.transport == "udp"
+        for number, subscriptions in sorted(by_flow.items()):
+            first = FIRST_PORT + offset + 2 * number
+            yield Flow(
+                subscriber=subscriber.id,
+                flow=number,
+                priority=self.priorities.get(number, min(number, 7)),
+                drop_rate=self.drop_rates.get(number, 0.0),
+                qos=max(each.qos for each in subscriptions),
+                filters=tuple(each.filter for each in subscriptions),
+                endpoints=FlowEndpoints(
+                    transport="udp" if udp else "tcp",
+                    subscriber_address=registration.address,
+                    subscriber_ports=(first, first + 1),
+                    gateway_address=IPv4Address("127.0.0.1"),
+                    gateway_port=(self.udp_port or self.gateway_port) if udp else self.gateway_port,
+                ),
+            )
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    service: FakeService
+    stopping: threading.Event
+
+    def _say(self, status: int, plain: Any = None, etag: str | None = None) -> None:
+        body = (
+            b""
+            if plain is None
+            else (plain if isinstance(plain, str) else json.dumps(plain)).encode()
+        )
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        if etag:
+            self.send_header("ETag", etag)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _body(self) -> str:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+
+    def _refused(self) -> bool:
+        token = self.headers.get("Authorization")
+        self.service.requests.append((self.command, self.path, token))
+        wanted = self.service.token
+        if wanted is None or token == f"Bearer {wanted}" or self.path == "/v1/time":
+            return False
+        self._body()
+        self._say(401, {"error": "a token is needed", "problems": []})
+        return True
+
+    def do_PUT(self) -> None:
+        if self._refused():
+            return
+        path, _, query = self.path.partition("?")
+        kind = path.split("/")[2]
+        name = self.service.register(kind, self._body())
+        if "wait_seconds" not in query or self.service.answer_later:
+            self._say(202, {"change": self.service.version})
+        else:
+            found = self.service.configuration(name if kind == "subscribers" else "")
+            self._say(200, to_json(found))
+
+    def do_POST(self) -> None:
+        if self._refused():
+            return
+        body = json.loads(self._body())
+        if self.path == "/v1/statistics":
+            self.service.statistics.extend(from_plain(Statistics, each) for each in body)
+        else:
+            self.service.heartbeats.append(from_plain(Heartbeat, body))
+        self._say(202, {})
+
+    def do_GET(self) -> None:
+        if self._refused():
+            return
+        path = self.path.partition("?")[0]
+        if path == "/v1/time":
+            self._say(200, {"now_seconds": time.time() + self.service.clock_ahead_seconds})
+        elif path == "/v1/topics":
+            topics = [t for p in self.service.publishers.values() for t in p.topics]
+            self._say(200, [{"name": t.name, "event_bytes": t.event_bytes} for t in topics])
+        elif path == "/v1/events":
+            self._events()
+        elif path == "/v1/configuration" or path.endswith("/configuration"):
+            self._configuration(None if path == "/v1/configuration" else path.split("/")[3])
+        else:
+            self._say(404, {"error": "no such thing", "problems": []})
+
+    def _configuration(self, name: str | None) -> None:
+        with self.service.changed:
+            etag = f'"{self.service.version}"'
+            if self.service.version == 0 or (name and name not in self.service.subscribers):
+                self._say(404, {"error": "nothing is configured yet", "problems": []})
+            elif self.headers.get("If-None-Match") == etag:
+                self._say(304, etag=etag)
+            else:
+                self._say(200, to_json(self.service.configuration(name)), etag)
+
+    def _events(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.close_connection = True
+        told = -1
+        with suppress(OSError):
+            while not self.stopping.is_set():
+                with self.service.changed:
+                    self.service.changed.wait_for(lambda t=told: self.service.version != t, 0.1)
+                    version = self.service.version
+                if version != told and version:
+                    told = version
+                    data = json.dumps({"version": version})
+                    self.wfile.write(
+                        f"id: {version}\nevent: configuration\ndata: {data}\n\n".encode()
+                    )
+                else:
+                    self.wfile.write(b": still here\n\n")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def handle_error(self, *_: object) -> None:
+        """Clients that leave in the middle are no errors here."""
+
+
+@contextmanager
+def running_service(service: FakeService, port: int = 0) -> Iterator[str]:
+    """The fake behind HTTP; its URL. Left and entered again with its port, it has restarted."""
+    stopping_ = threading.Event()
+
+    class Handler(_Handler):
+        stopping = stopping_
+
+    Handler.service = service
+    with _Server(("127.0.0.1", port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="fake service")
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            stopping_.set()
+            server.shutdown()
+            thread.join(10)
+            wait_until(lambda: not thread.is_alive(), "the fake service to end")
+
+
+def moved(flow: Flow, **changes: Any) -> Flow:
+    """A flow with something else about it."""
+    return replace(flow, **changes)

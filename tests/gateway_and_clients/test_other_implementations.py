@@ -1,0 +1,165 @@
+"""Another broker (aMQTT, MQTT 3.1.1 only) and another MQTT-SN client (mqtt-sn-12): both foreign."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pytest
+from fake_service import FakeService, running_service
+from loopback_parts import PATIENCE_SECONDS, Listener, coins, free_port, running_relay, wait_until
+from paho.mqtt.enums import CallbackAPIVersion
+from sn_parts import running_sn_gateway
+
+from firedex.gateway.flow_table import FlowTable
+from firedex.gateway.relay import Relay
+from firedex.wire import LogUtility
+from firedex.wire.workload import Transport
+from firedex_clients import Event, Publisher, Subscriber
+
+LOG = LogUtility(weight=1.0)
+
+
+@pytest.fixture(scope="module")
+def other_broker() -> Iterator[int]:
+    """aMQTT in a process of its own."""
+    if importlib.util.find_spec("amqtt") is None:
+        pytest.skip("amqtt is not installed")
+    port = free_port()
+    program = Path(__file__).with_name("amqtt_program.py")
+    with subprocess.Popen(
+        [sys.executable, str(program), str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield port
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+@pytest.mark.parametrize("version", ["3.1.1", "udp"])
+def test_all_of_it_on_another_broker(
+    other_broker: int, address: str, transport: Transport, version: str
+) -> None:
+    """The gateway between, both transports, stamps before payloads, a move in the middle."""
+    relay = Relay(("127.0.0.1", other_broker), FlowTable(), coins())
+    events: list[Event] = []
+    with running_relay(relay) as port, running_sn_gateway(other_broker) as (_, udp):
+        service = FakeService(port, udp_port=udp)
+        service.set_plan({"other/#": 0})
+        publisher = (
+            Publisher("127.0.0.1", udp, id="p", transport="udp")
+            if version == "udp"
+            else Publisher("127.0.0.1", other_broker, id="p", version=version)
+        )
+        with running_service(service) as url:
+            crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
+            crew.subscribe("other/#", utility=LOG, on_event=events.append, qos=1)
+            with crew, publisher:
+                sent = [publisher.publish("other/1", b"%d" % n, qos=n % 2) for n in range(40)]
+                moved = service.set_plan({"other/#": 1})
+                wait_until(
+                    lambda: crew.configuration.version >= moved and crew.settled(),  # type: ignore[union-attr]
+                    "the move",
+                )
+                sent += [publisher.publish("other/1", b"%d" % n, qos=1) for n in range(40, 60)]
+                wait_until(lambda: len(events) >= 60, "all events")
+    assert sorted(event.event_id or "" for event in events) == sorted(sent)
+    assert {event.payload for event in events} == {b"%d" % n for n in range(60)}
+    assert {event.flow for event in events} == {0, 1}
+    assert all(event.delay_seconds is not None for event in events)
+
+
+def test_plain_clients_on_another_broker(other_broker: int) -> None:
+    relay = Relay(("127.0.0.1", other_broker), FlowTable(), coins())
+    received: list[bytes] = []
+    with running_relay(relay) as port:
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311)
+        granted = threading.Event()
+        client.on_connect = lambda *_: client.subscribe("plain", 2) and None
+        client.on_subscribe = lambda *_: granted.set()
+        client.on_message = lambda _c, _d, message: received.append(bytes(message.payload))
+        client.connect("127.0.0.1", port)
+        client.loop_start()
+        try:
+            assert granted.wait(PATIENCE_SECONDS)
+            for n in range(30):
+                client.publish("plain", b"%d" % n, n % 3)
+            wait_until(lambda: len(received) == 30, "30 events")
+        finally:
+            client.disconnect()
+            client.loop_stop()
+    assert sorted(received, key=int) == [b"%d" % n for n in range(30)]
+
+
+# -- a foreign MQTT-SN client ----------------------------------------------------------------------
+
+needs_client = pytest.mark.skipif(
+    importlib.util.find_spec("mqttsn12") is None, reason="mqtt-sn-12 is not installed"
+)
+
+
+def foreign(program: str, port: int, *arguments: str) -> list[str]:
+    command = Path(sys.executable).with_name(program)
+    assert shutil.which(str(command)), f"{command} is not there"
+    return [str(command), "-h", "127.0.0.1", "-p", str(port), *arguments]
+
+
+@needs_client
+@pytest.mark.parametrize("qos", ["0", "1"])
+def test_a_foreign_client_publishes(broker: int, qos: str) -> None:
+    with running_sn_gateway(broker) as (_, port), Listener(broker) as plain:
+        plain.subscribe("from/foreign")
+        arguments = ["-t", "from/foreign", "-m", "hello", "-q", qos, "-i", "foreign"]
+        done = subprocess.run(
+            foreign("mqtt_sn_pub", port, *arguments),
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        plain.wait_for(b"hello")
+
+
+@needs_client
+def test_a_foreign_client_subscribes_and_sees_no_stamps(broker: int) -> None:
+    with running_sn_gateway(broker) as (gateway, port):
+        arguments = ["-t", "to/foreign", "-q", "1", "-i", "foreign-sub"]
+        with subprocess.Popen(
+            foreign("mqtt_sn_sub", port, *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"PYTHONUNBUFFERED": "1", "PATH": "/usr/bin"},
+        ) as process:
+            try:
+                wait_until(lambda: bool(gateway.clients), "it to connect")
+                lines: list[bytes] = []
+                assert process.stdout is not None
+                reading = threading.Thread(target=_read, args=(process.stdout, lines))
+                reading.start()
+                with Publisher("127.0.0.1", broker, id="p") as client:
+
+                    def heard() -> bool:
+                        client.publish("to/foreign", b"good evening")
+                        return any(b"good evening" in line for line in lines)
+
+                    wait_until(heard, "it to print the event")
+                found = next(line for line in lines if b"good evening" in line)
+                assert b"\xfd\xe8" not in found
+            finally:
+                process.kill()
+                reading.join(PATIENCE_SECONDS)
+
+
+def _read(stream: Any, lines: list[bytes]) -> None:
+    while line := stream.readline():
+        lines.append(line)
