@@ -13,6 +13,8 @@ from firedex.wire.values import Amount, value
 __all__ = ["OfferedRate", "Window", "confidence", "drifted", "half_width", "observe"]
 
 MEMORY_SECONDS = 60.0
+SEEN_OF_ONE_MEMORY_SECONDS = MEMORY_SECONDS * (1 - math.exp(-1))
+"""What remains of the seconds seen after one memory's time."""
 FEWEST_EVENTS = 30.0
 """Before so many events a rate is not believed."""
 SMALLEST_DRIFT = 0.10
@@ -99,9 +101,15 @@ def confidence(known: OfferedRate) -> float:
     return min(max(1.0 - half_width(known) / max(known.rate_per_second, 1e-12), 0.0), 1.0)
 
 
-def believed(known: OfferedRate) -> bool:
-    """Whether enough was seen to plan with."""
-    return known.events >= FEWEST_EVENTS or known.seconds >= MEMORY_SECONDS
+def believed(known: OfferedRate, expected_rate: float) -> bool:
+    """Whether enough was seen to plan with.
+
+    More than expected is believed soon, less only after a memory's time: a publisher that has not
+    begun yet, or pauses, is still to be reckoned with.
+    """
+    if known.seconds >= SEEN_OF_ONE_MEMORY_SECONDS:
+        return True
+    return known.events >= FEWEST_EVENTS and known.rate_per_second >= expected_rate
 
 
 def drifted(known: OfferedRate, basis_rate: float, basis_spread: float) -> bool:
@@ -109,7 +117,7 @@ def drifted(known: OfferedRate, basis_rate: float, basis_spread: float) -> bool:
 
     ``basis_spread``: what the basis itself may be off by; 0 for a declared one.
     """
-    if not believed(known):
+    if not believed(known, basis_rate):
         return False
     off = abs(known.rate_per_second - basis_rate)
     noise = SPREADS * math.hypot(spread(known), basis_spread)

@@ -116,7 +116,7 @@ class Planner:
         state = self._reader.read()
         before = self._in_force
         through = before.through_change if before else 0
-        basis = rate_basis(state.measured, time.time())
+        basis = rate_basis(self._settings.site, state, time.time())
         if state.through_change > through:
             with self._database.reading() as connection:
                 reason = summarise(connection, through, state.through_change)

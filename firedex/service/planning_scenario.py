@@ -8,14 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from firedex.service.incident_profiles import under_profile
-from firedex.service.offered_rates import OfferedRate, believed, spread
+from firedex.service.offered_rates import believed, spread
 from firedex.service.site_state import SiteState
 from firedex.service.utility_budgets import reserved_budgets, within_budget
 from firedex.wire import Network, Publication, Publisher, Scenario, Subscriber, Topic
 from firedex.wire.mqtt_names import has_wildcard
 from firedex.wire.values import Amount, value
 
-__all__ = ["Basis", "declared_rates", "planning_scenario", "present_network", "rate_basis"]
+__all__ = [
+    "Basis",
+    "declared_rates",
+    "expected_rates",
+    "planning_scenario",
+    "present_network",
+    "rate_basis",
+]
 
 UNREGISTERED = "unregistered"
 """Stands for whoever publishes what the gateway sees and nobody has declared."""
@@ -49,8 +56,15 @@ def declared_rates(publishers: Iterable[Publisher]) -> dict[str, float]:
     return rates
 
 
-def rate_basis(measured: Mapping[str, OfferedRate], now_seconds: float) -> Basis:
+def expected_rates(site: Scenario, state: SiteState) -> dict[str, float]:
+    """What all publishers of the state declare, summed up for each topic."""
+    registered = [registration.publisher for registration in state.publishers.values()]
+    return declared_rates([*site.publishers, *registered])
+
+
+def rate_basis(site: Scenario, state: SiteState, now_seconds: float) -> Basis:
     """What a plan made now counts with: whatever is measured well, and not long ago."""
+    expected = expected_rates(site, state)
     return Basis(
         {
             topic: BasisRate(
@@ -58,8 +72,9 @@ def rate_basis(measured: Mapping[str, OfferedRate], now_seconds: float) -> Basis
                 spread=spread(known),
                 event_bytes=known.event_bytes if known.events >= 1 else None,
             )
-            for topic, known in measured.items()
-            if believed(known) and known.at_seconds > now_seconds - STALE_SECONDS
+            for topic, known in state.measured.items()
+            if believed(known, expected.get(topic, 0.0))
+            and known.at_seconds > now_seconds - STALE_SECONDS
         }
     )
 

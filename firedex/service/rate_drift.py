@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from firedex.service.offered_rates import drifted
-from firedex.service.planning_scenario import Basis, declared_rates
+from firedex.service.planning_scenario import Basis, expected_rates
 from firedex.service.site_state import SiteState
 from firedex.wire import Flow, Scenario
 
@@ -15,8 +15,7 @@ SMALLEST_DROP_CHANGE = 0.02
 
 def drifted_topics(site: Scenario, state: SiteState, basis: Basis, tried: Basis) -> list[str]:
     """The topics that have drifted from the plan, and from what was tried since without effect."""
-    publishers = [r.publisher for r in state.publishers.values()]
-    declared = declared_rates([*site.publishers, *publishers])
+    declared = expected_rates(site, state)
     found = []
     for name, known in state.measured.items():
         used = tried.rates.get(name) or basis.rates.get(name)

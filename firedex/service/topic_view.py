@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 from firedex.service.offered_rates import OfferedRate, confidence
-from firedex.service.planning_scenario import declared_rates, rate_basis
+from firedex.service.planning_scenario import expected_rates, rate_basis
 from firedex.service.site_state import SiteState
 from firedex.wire import Scenario, Topic
 from firedex.wire.service_api import MeasuredRate, TopicState
@@ -14,13 +14,13 @@ __all__ = ["topic_states"]
 
 def topic_states(site: Scenario, state: SiteState) -> tuple[TopicState, ...]:
     """All topics that are declared or seen."""
-    declared = declared_rates([*site.publishers, *(r.publisher for r in state.publishers.values())])
+    declared = expected_rates(site, state)
     topics: dict[str, tuple[Topic, str | None]] = {t.name: (t, None) for t in site.topics}
     for name, known in state.topics.items():
         topics.setdefault(name, (known.topic, known.declared_by))
     for name, rate in state.measured.items():
         topics.setdefault(name, (Topic(name=name, event_bytes=round(rate.event_bytes)), None))
-    basis = rate_basis(state.measured, time.time())
+    basis = rate_basis(site, state, time.time())
     return tuple(
         TopicState(
             name=name,

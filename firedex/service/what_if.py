@@ -58,7 +58,7 @@ def answer_what_if(
     flows = now.flows if now else ()
     try:
         scenario = planning_scenario(
-            settings.site, assumed, rate_basis(assumed.measured, time.time())
+            settings.site, assumed, rate_basis(settings.site, assumed, time.time())
         )
         addresses = {name: r.address for name, r in assumed.subscribers.items()}
         planned = plan_site(scenario, addresses, settings.gateway, flows)

@@ -108,6 +108,12 @@ def test_noise_is_no_drift_and_a_real_change_is() -> None:
     assert not drifted(seen(14.0, 1, seconds=1.0), 10.0, 0.0), "too little was seen"
 
 
+def test_more_than_expected_is_believed_soon_and_less_only_after_a_while() -> None:
+    assert drifted(seen(20.0, 2), 10.0, 0.0)
+    assert not drifted(seen(5.0, 5), 10.0, 0.0), "it may not have begun yet"
+    assert drifted(seen(5.0, 12), 10.0, 0.0)
+
+
 def test_offered_counts_and_never_delivered_ones() -> None:
     first = from_plain(Statistics, report(0, {"a": (100, 1000)}))
     late = from_plain(Statistics, report(1, {"a": (40, 400)}))  # connected half way
