@@ -281,6 +281,7 @@ class Subscriber:
             return
         if old is not None and old.version > configuration.version:
             log.info("%s: plan %d after plan %d", self._id, configuration.version, old.version)
+        self._settled.clear()
         self._configuration = configuration
         self._keep_plan()
         if self._loop is not None:

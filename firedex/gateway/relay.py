@@ -247,7 +247,8 @@ class _ClientSide(_Side):
         transport.get_extra_info("socket").setsockopt(
             socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, WRITE_AHEAD_BYTES
         )
-        transport.set_write_buffer_limits(high=0)
+        # Not 0: with TLS, asyncio would then take an empty buffer for a full one, and stay so.
+        transport.set_write_buffer_limits(high=1, low=0)
         loop = asyncio.get_running_loop()
         self._patience = loop.call_later(HANDSHAKE_SECONDS, self._too_slow)
         if len(self._relay.sides) > 2 * self._relay.most_connections:

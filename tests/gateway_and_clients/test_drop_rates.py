@@ -103,6 +103,27 @@ def _median_ms(taken: Taken) -> float:
 
 
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_what_is_retained_is_never_dropped(
+    site: tuple[FakeService, str, FlowTable], broker: int, address: str, transport: Transport
+) -> None:
+    service, url, flows = site
+    service.set_plan({"held/#": 0}, {0: 1.0})
+    events: list[Event] = []
+    crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
+    with Publisher("127.0.0.1", broker, id="source") as client:
+        sent = {client.publish(f"held/{n}", b"x", qos=1, retain=True) for n in range(5)}
+        with crew:  # the gateway knows the flow before anything is subscribed
+            crew.subscribe("held/#", utility=LogUtility(weight=1.0), on_event=events.append)
+            wait_until(lambda: bool(service.configuration().flows), "the flow")
+            flows.follow(service.configuration())
+            wait_until(lambda: len(events) == 5, "what is retained")
+        for n in range(5):
+            client.publish(f"held/{n}", b"", qos=1, retain=True)
+    assert {event.event_id for event in events} == sent
+    assert {event.qos for event in events} == {0}
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
 @pytest.mark.parametrize("drop_rate", [0.9, 1.0])
 def test_keep_alive_survives(
     site: tuple[FakeService, str, FlowTable],

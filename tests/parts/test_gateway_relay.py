@@ -123,6 +123,16 @@ def test_at_a_drop_rate_of_one_what_must_pass_still_passes(site: Site, sender: L
     assert site.relay.dropped_events == 200
 
 
+def test_what_is_retained_passes_at_qos_0_too(site: Site, sender: Listener) -> None:
+    sender.publish_surely("kept/0", b"retained", retain=True)
+    site.set_drop_rate(1.0)
+    with Listener(site.port, bind=(site.address, PORT)) as listener:
+        listener.subscribe("kept/0", qos=0)
+        listener.wait_for(b"retained")
+        assert (listener.received[0].qos, listener.received[0].retain) == (0, True)
+    sender.publish_surely("kept/0", b"", retain=True)
+
+
 def test_keep_alive_passes_at_a_drop_rate_of_one(site: Site) -> None:
     site.set_drop_rate(1.0)
     with socket.create_connection(
