@@ -174,11 +174,8 @@ def served(site: Scenario, state: Path, gateway: Gateway) -> Iterator[str]:
         planner="thread",
         pace=PaceSettings(quiet_seconds=0.005),
     )
-    # The clients of the first form do not ask to wait for the network; those of issue 8 do.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("firedex.service.server._wait_seconds", lambda _: PATIENCE_SECONDS)
-        with running_service(options) as running:
-            yield running.url
+    with running_service(options) as running:
+        yield running.url
 
 
 class FakeController:

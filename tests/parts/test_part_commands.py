@@ -14,7 +14,7 @@ from firedex.cli import part_commands
 from firedex.cli.part_commands import add_part_commands
 from firedex.gateway.relay import Relay
 
-PARTS = ["controller", "emulate", "gateway", "serve", "switch-agent"]
+PARTS = ["controller", "emulate", "gateway", "pub", "serve", "sub", "switch-agent"]
 
 
 @click.group()
