@@ -21,6 +21,7 @@ from firedex.wire import (
 )
 from firedex_controller.errors import (
     ControllerError,
+    InvalidNetwork,
     SwitchNotConnected,
     SwitchRefused,
     UnknownSwitch,
@@ -31,6 +32,7 @@ __all__ = ["Controller", "serve_api"]
 
 log = logging.getLogger("firedex.controller.api")
 LARGEST_BODY_BYTES = 64 * 1024 * 1024
+LONGEST_LENGTH_DIGITS = 18
 PATIENCE_SECONDS = 60.0
 
 
@@ -87,22 +89,30 @@ class _Handler(BaseHTTPRequestHandler):
         if reading is None:
             self._error(HTTPStatus.NOT_FOUND, f"no such path: {self.path}")
             return
-        found = reading()
+        try:
+            found = reading()
+        except Exception:
+            log.exception("a request failed")
+            self._error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a mistake of ours; see the log")
+            return
         if found is None:
             self._error(HTTPStatus.NOT_FOUND, "nothing is desired yet")
         else:
             self._answer(HTTPStatus.OK, found)
 
     def do_PUT(self) -> None:  # the standard library's name
+        if not self._may():
+            self.close_connection = True  # what it sends is not read
+            return
         body = self._body()
-        if body is None or not self._may():
+        if body is None:
             return
         if self.path != "/v1/network":
             self._error(HTTPStatus.NOT_FOUND, f"no such path: {self.path}")
             return
         try:
             changed = self.app.put_network(from_json(DesiredNetwork, body))
-        except (InvalidValue, UnknownSwitch) as error:
+        except (InvalidNetwork, InvalidValue, UnknownSwitch) as error:
             self._error(HTTPStatus.BAD_REQUEST, str(error))
         except SwitchNotConnected as error:
             self._error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), switch=error.switch)
@@ -122,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes | None:
         stated = self.headers.get("Content-Length") or ""
-        if not stated.isdecimal():
+        if not stated.isdecimal() or len(stated) > LONGEST_LENGTH_DIGITS:
             self.close_connection = True
             self._error(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing or not a number")
             return None
@@ -136,8 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _may(self) -> bool:
         token = self.app.settings.token
-        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if token is None or hmac.compare_digest(given.encode(), token.encode()):
+        given = self.headers.get("Authorization", "")
+        if token is None or hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
             return True
         self._error(HTTPStatus.UNAUTHORIZED, "a token is needed: Authorization: Bearer …")
         return False

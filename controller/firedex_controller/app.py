@@ -36,6 +36,8 @@ arp, ethernet, ipv4 = (library(f"packet.{name}") for name in ("arp", "ethernet",
 lldp, packet = library("packet.lldp"), library("packet.packet")
 
 ANNOUNCE_SECONDS = 0.3
+CONFIRM_SECONDS = 2.0
+AGENT_SECONDS = 5.0
 ANSWERS = [
     ofp_event.EventOFPBarrierReply,
     ofp_event.EventOFPFlowStatsReply,
@@ -62,9 +64,15 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
         self._frames = NeighbourFrames(secrets.token_bytes(32))
         self._reconciler = Reconciler(self._switches, self._agent_of, self.settings.state)
         self._statistics = StatisticsPoll(self._reconciler)
-        for work in (self._reconciler.run, self._statistics.run, self._announce):
+        self._announced: dict[str, list[PortRef]] = {}
+        for work in (
+            self._reconciler.run,
+            self._statistics.run,
+            self._announce,
+            self._confirm_announcements,
+            lambda: serve_api(self),
+        ):
             threading.Thread(target=work, daemon=True).start()
-        threading.Thread(target=serve_api, args=(self,), daemon=True).start()
 
     # -- what the API asks ---------------------------------------------------------------------
 
@@ -89,7 +97,9 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
         return self._statistics.look()
 
     def _agent_of(self, switch: SwitchSettings) -> AgentClient:
-        return AgentClient(switch.agent, token=self.settings.agent_token)
+        return AgentClient(
+            switch.agent, token=self.settings.agent_token, timeout_seconds=AGENT_SECONDS
+        )
 
     # -- what switches say ---------------------------------------------------------------------
 
@@ -154,27 +164,36 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
             self._reconciler.heard_host(place, source.src, _address(frame))
 
     def _announce(self) -> None:
-        """Tell every switch's neighbours that it is there, again and again.
-
-        A round counts when every switch has passed two barriers since: by the first what is
-        announced has left, by the second whatever the neighbours said of it has come in.
-        """
+        """Tell every switch's neighbours that it is there, again and again; waits for nobody."""
         pause = threading.Event()
         while not pause.wait(ANNOUNCE_SECONDS):
-            sessions = dict(self._reconciler.sessions)
-            places = []
-            for name, session in sessions.items():
+            for name, session in dict(self._reconciler.sessions).items():
+                places = []
                 for port in self._reconciler.ports.get(name, {}).values():
                     if port.up:
                         places.append(PortRef(name, port.number))
                         frame = self._frames.make(places[-1], port.hardware_address)
                         session.datapath.send_msg(packet_out(session.datapath, port.number, frame))
-            try:
-                for session in [*sessions.values(), *sessions.values()]:
-                    session.conversation.barrier()
-            except ControllerError:
-                continue
-            self._reconciler.announced(places)
+                self._announced[name] = places
+
+    def _confirm_announcements(self) -> None:
+        """Count the announcements whose answers, if there are any, have come in.
+
+        That is so when every switch has passed two barriers since: by the first what was announced
+        has left, by the second whatever the neighbours said of it has been heard. Who does not
+        answer in time does not count, and keeps nobody waiting for long.
+        """
+        pause = threading.Event()
+        while not pause.wait(ANNOUNCE_SECONDS):
+            sessions = dict(self._reconciler.sessions)
+            made = {name: self._announced.get(name, []) for name in sessions}
+            for name, session in [*sessions.items(), *sessions.items()]:
+                try:
+                    session.conversation.barrier(CONFIRM_SECONDS)
+                except ControllerError:
+                    made.pop(name, None)
+            for places in made.values():
+                self._reconciler.announced(places)
 
 
 def _address(frame: Any) -> IPv4Address | None:

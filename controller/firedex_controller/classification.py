@@ -34,6 +34,7 @@ ARP_PRIORITY, CONTROL_PRIORITY, FLOW_PRIORITY, UNMANAGED_PRIORITY = 300, 250, 20
 ARP, IPV4 = 0x0806, 0x0800
 IP_PROTOCOL = {"tcp": 6, "udp": 17}
 HIGHEST_CLASS = 0
+LARGEST = 2**32 - 1
 COOKIE_TAG = 0xF17E << 48
 COOKIE_TAG_MASK = 0xFFFF << 48
 
@@ -142,10 +143,17 @@ def _free_ids(taken: set[int]) -> Iterator[int]:
 
 
 def _meter(number: int, rule: FlowRule) -> MeterEntry:
-    rate = max(round(rule.limit.packets_per_second), 1)
     return MeterEntry(
-        id=number, rate=rate, burst=rule.limit.burst_packets, label=f"the meter of {_label(rule)}"
+        id=number,
+        rate=_within(rule.limit.packets_per_second),
+        burst=_within(rule.limit.burst_packets),
+        label=f"the meter of {_label(rule)}",
     )
+
+
+def _within(number: float) -> int:
+    """As OpenFlow can say it: whole, and 32 bits."""
+    return min(max(round(number), 1), LARGEST)
 
 
 def _label(rule: FlowRule) -> str:
@@ -153,8 +161,8 @@ def _label(rule: FlowRule) -> str:
 
 
 def _control_meter(bits_per_second: float) -> MeterEntry:
-    kilobits = max(round(bits_per_second / 1000), 1)
-    burst = max(round(kilobits * CONTROL_BURST_SECONDS), 1)
+    kilobits = _within(bits_per_second / 1000)
+    burst = _within(kilobits * CONTROL_BURST_SECONDS)
     return MeterEntry(id=CONTROL_METER, unit="kilobits", rate=kilobits, burst=burst)
 
 

@@ -133,6 +133,10 @@ def controller(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     if unknown := set(agents) - set(switches) - {None}:
         raise click.BadParameter(f"no --switch is named {unknown.pop()!r}", param_hint="--agent")
+    if listen == api:
+        raise click.BadParameter("the same as --listen", param_hint="--api")
+    if token and not (token.isascii() and token.isprintable()):
+        raise click.BadParameter("must be printable ASCII", param_hint="--token")
     if not token and not is_loopback(api[0]):
         raise click.BadParameter("needed, since --api is not on loopback", param_hint="--token")
     settings = ControllerSettings(

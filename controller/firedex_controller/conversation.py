@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from firedex_controller.errors import SwitchNotConnected, SwitchRefused
+from firedex_controller.errors import SwitchNotConnected, SwitchRefused, SwitchSilent
 from firedex_controller.framework import ofproto, parser
 
 __all__ = ["Conversation", "Outgoing"]
@@ -46,7 +46,7 @@ class Conversation:
         number: int = message.xid
         return number
 
-    def ask(self, message: Any) -> list[Any]:
+    def ask(self, message: Any, patience_seconds: float = PATIENCE_SECONDS) -> list[Any]:
         """Send a question; return all parts of its answer. A refusal raises."""
         self.datapath.set_xid(message)
         waiter = queue.SimpleQueue[Any]()
@@ -54,10 +54,10 @@ class Conversation:
             self._waiting[message.xid] = waiter
         try:
             self.send(message)
-            answer = waiter.get(timeout=PATIENCE_SECONDS)
+            answer = waiter.get(timeout=patience_seconds)
         except queue.Empty as error:
-            raise SwitchRefused(
-                self.switch, f"no answer to {type(message).__name__} in {PATIENCE_SECONDS:g} s"
+            raise SwitchSilent(
+                self.switch, f"no answer to {type(message).__name__} in {patience_seconds:g} s"
             ) from error
         finally:
             with self._lock:
@@ -70,9 +70,9 @@ class Conversation:
         parts: list[Any] = answer
         return parts
 
-    def barrier(self) -> None:
+    def barrier(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until the switch has done everything that it was sent."""
-        self.ask(parser.OFPBarrierRequest(self.datapath))
+        self.ask(parser.OFPBarrierRequest(self.datapath), patience_seconds)
 
     def send_and_confirm(self, outgoing: Iterable[Outgoing]) -> None:
         """Send all, then a barrier; raise with its purpose for the first that was refused."""

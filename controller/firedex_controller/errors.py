@@ -6,6 +6,9 @@
     ├── FrameworkMissing      neither os-ken nor Ryu is installed, or not the one asked for
     ├── SwitchNotConnected    rules for a switch that has no control channel now
     ├── SwitchRefused         the switch answered a message with an error
+    │   └── SwitchSilent      … or did not answer in time
+    ├── InvalidNetwork        a desired network that contradicts itself
+    ├── StateNotKept          the state file cannot be written
     ├── UnknownSwitch         rules for a switch that the controller was not told of
     └── PortUnknown           queues for a port that is not known, or not yet
 """
@@ -15,9 +18,12 @@ from collections.abc import Iterable
 __all__ = [
     "ControllerError",
     "FrameworkMissing",
+    "InvalidNetwork",
     "PortUnknown",
+    "StateNotKept",
     "SwitchNotConnected",
     "SwitchRefused",
+    "SwitchSilent",
     "UnknownSwitch",
 ]
 
@@ -46,6 +52,21 @@ class SwitchRefused(ControllerError):
         super().__init__(
             f"switch {switch!r} refused {rule or 'a message'} ({detail}); the previous rules stand"
         )
+
+
+class SwitchSilent(SwitchRefused):
+    """A switch did not answer in time; what it has done is not known."""
+
+
+class InvalidNetwork(ControllerError):
+    """A desired network that contradicts itself."""
+
+
+class StateNotKept(ControllerError):
+    """What is desired could not be written down, so it was not carried out."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"the state cannot be kept ({detail}); the previous rules stand")
 
 
 class UnknownSwitch(ControllerError):

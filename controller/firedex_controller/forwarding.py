@@ -50,7 +50,7 @@ def forwarding(topology: Topology, floods: Mapping[str, frozenset[int]]) -> dict
         entries = []
         for host in topology.hosts.values():
             here = host.place.switch == switch
-            port = host.place.number if here else first_hops[host.place.switch].get(switch)
+            port = host.place.number if here else first_hops.get(host.place.switch, {}).get(switch)
             if port is None:
                 continue
             entries.append(_towards(host.hardware_address, port))

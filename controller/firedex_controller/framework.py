@@ -4,8 +4,10 @@
 first. Must be imported before anything of either framework.
 """
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import os
 import warnings
 from types import ModuleType
@@ -48,7 +50,9 @@ def _prepare(name: str) -> None:
             import eventlet
             import eventlet.wsgi
         eventlet.wsgi.ALREADY_HANDLED = object()
-        eventlet.monkey_patch()
+        with contextlib.redirect_stderr(io.StringIO()):
+            # It tells at length which locks it could not patch; none of them is used.
+            eventlet.monkey_patch()
 
 
 def _module(path: str) -> Any:

@@ -6,8 +6,8 @@ A controller that starts again with it changes nothing that was right. The file 
 import json
 import logging
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -27,6 +27,19 @@ class KeptState:
     hosts: tuple[Host, ...] = ()
     links: frozenset[frozenset[PortRef]] = field(default_factory=frozenset)
     cut_links: frozenset[frozenset[PortRef]] = field(default_factory=frozenset)
+
+    def of_switches(self, switches: Container[str]) -> "KeptState":
+        """What is about these switches alone: others may have been renamed, or removed."""
+
+        def there(link: frozenset[PortRef]) -> bool:
+            return all(end.switch in switches for end in link)
+
+        return replace(
+            self,
+            hosts=tuple(host for host in self.hosts if host.place.switch in switches),
+            links=frozenset(filter(there, self.links)),
+            cut_links=frozenset(filter(there, self.cut_links)),
+        )
 
 
 def write_kept_state(path: Path, state: KeptState) -> None:
@@ -72,7 +85,7 @@ def read_kept_state(path: Path) -> KeptState:
         )
     except FileNotFoundError:
         return KeptState()
-    except (OSError, ValueError, LookupError, TypeError, WireError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, WireError) as error:
         log.warning("%s is not used: %s", path, error)
         return KeptState()
 
@@ -82,4 +95,9 @@ def _plain(links: Iterable[frozenset[PortRef]]) -> list[list[list[str | int]]]:
 
 
 def _links(plain: Iterable[Iterable[tuple[str, int]]]) -> frozenset[frozenset[PortRef]]:
-    return frozenset(frozenset(PortRef(*end) for end in link) for link in plain)
+    links = frozenset(frozenset(PortRef(*end) for end in link) for link in plain)
+    for link in links:
+        one, other = link
+        if not all(isinstance(e.switch, str) and isinstance(e.number, int) for e in (one, other)):
+            raise ValueError(f"{link} is no link")
+    return links

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from time import monotonic
 from typing import Any
 
 from firedex_controller.framework import library
@@ -17,6 +18,12 @@ SEAL_BYTES = 16
 TIME_TO_LIVE_SECONDS = 5
 OUR_ORGANISATION = b"\x02\xf1\x7e"
 SEAL = 1
+EPOCH_SECONDS = 2.0
+"""A frame is good in its epoch and in the next; who repeats it later is not believed."""
+
+
+def _epoch() -> int:
+    return int(monotonic() / EPOCH_SECONDS)
 
 
 class NeighbourFrames:
@@ -44,7 +51,7 @@ class NeighbourFrames:
                     ),
                     lldp.TTL(ttl=TIME_TO_LIVE_SECONDS),
                     lldp.OrganizationallySpecific(
-                        oui=OUR_ORGANISATION, subtype=SEAL, info=self._seal(sender)
+                        oui=OUR_ORGANISATION, subtype=SEAL, info=self._seal(sender, _epoch())
                     ),
                     lldp.End(),
                 )
@@ -63,8 +70,10 @@ class NeighbourFrames:
             seal = bytes(tlvs["OrganizationallySpecific"].info)
         except (KeyError, ValueError, AttributeError):
             return None
-        return sender if hmac.compare_digest(seal, self._seal(sender)) else None
+        now = _epoch()
+        seals = [self._seal(sender, epoch) for epoch in (now, now - 1)]
+        return sender if any(hmac.compare_digest(seal, each) for each in seals) else None
 
-    def _seal(self, sender: PortRef) -> bytes:
-        said = f"{sender.switch}/{sender.number}".encode()
+    def _seal(self, sender: PortRef, epoch: int) -> bytes:
+        said = f"{sender.switch}/{sender.number}/{epoch}".encode()
         return hashlib.blake2s(said, key=self._secret, digest_size=SEAL_BYTES).digest()

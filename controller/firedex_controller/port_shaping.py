@@ -90,6 +90,6 @@ class PortShaping:
     def _shape(self, ports: Mapping[str, ShapedPort]) -> int:
         changed = 0
         for name, port in ports.items():
+            self.shaped[name] = port  # also if the agent fails: it goes on trying
             changed += self._agent.shape(name, port)
-            self.shaped[name] = port
         return changed

@@ -5,12 +5,11 @@ What others read are values that it replaces whole.
 """
 
 import logging
-import queue
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from firedex.wire import (
     DesiredNetwork,
@@ -25,15 +24,18 @@ from firedex_controller.discovery import Discovery, Port
 from firedex_controller.errors import (
     ControllerError,
     PortUnknown,
+    StateNotKept,
     SwitchNotConnected,
     UnknownSwitch,
 )
 from firedex_controller.forwarding import LISTENING, flooded_by, flooded_ports, forwarding
 from firedex_controller.kept_state import KeptState, read_kept_state, write_kept_state
+from firedex_controller.network_check import check_network
 from firedex_controller.port_shaping import PortShaping, QueueAgent, ports_of
 from firedex_controller.settings import SwitchSettings
 from firedex_controller.switch_entries import CLASSIFY, FORWARD, ORIGIN, SwitchState
 from firedex_controller.switch_session import SwitchSession
+from firedex_controller.task_queue import TaskQueue
 from firedex_controller.topology import PortRef, Topology
 
 __all__ = ["Reconciler"]
@@ -43,10 +45,9 @@ log = logging.getLogger("firedex.controller")
 BEAT_SECONDS = 0.25
 FIRST_SWITCHES_SECONDS = 3.0
 """At the start, so long the ways are left as they are until all switches are there."""
-RETRY_SECONDS = 1.0
-PATIENCE_SECONDS = 120.0
-
-Result = TypeVar("Result")
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 30.0
+KEEP_SECONDS = 0.2
+"""Where hosts and links are is written down at most so often."""
 
 
 class Reconciler:
@@ -60,13 +61,16 @@ class Reconciler:
     ) -> None:
         self._settings = switches
         self._state = state
-        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._tasks = TaskQueue(self._on_beat, BEAT_SECONDS)
         self._discovery = Discovery(switches)
         self._started = monotonic()
         self._floods: dict[str, frozenset[int]] = {}
         self._forwarding: dict[str, SwitchState] = {}
         self._unsettled: dict[str, float] = {}
         self._at_rest: set[str] = set()
+        self._troubles_in_a_row: dict[str, int] = {}
+        self._sightings: dict[str, tuple[PortRef, IPv4Address | None]] = {}
+        self._kept_at = 0.0
         self._kept = KeptState()
         self._shaping = {
             name: PortShaping(agent_of(settings)) for name, settings in switches.items()
@@ -79,32 +83,19 @@ class Reconciler:
         if state is not None:
             self._kept = read_kept_state(state)
             self.desired = self._kept.network
-            self._discovery.remember(
-                self._kept.hosts, self._kept.links, self._kept.cut_links, self._started
-            )
+            known = self._kept.of_switches(switches)
+            self._discovery.remember(known.hosts, known.links, known.cut_links, self._started)
             self.topology = self._discovery.topology(self._started)
 
     def run(self) -> None:
         """Do what comes, until the process ends."""
-        beat = monotonic()
-        while True:
-            try:
-                task = self._tasks.get(timeout=max(beat - monotonic(), 0.001))
-            except queue.Empty:
-                beat = monotonic() + BEAT_SECONDS
-                task = self._on_beat
-            try:
-                task()
-            except ControllerError as error:
-                log.warning("%s", error)
-            except Exception:
-                log.exception("a task failed; the controller goes on")
+        self._tasks.run()
 
     # -- what others ask (from any thread) -----------------------------------------------------
 
     def put_network(self, network: DesiredNetwork) -> NetworkChange:
         """Bring all switches to ``network``, or leave all as they were."""
-        return self._ask(lambda: self._put_network(network))
+        return self._tasks.ask(lambda: self._put_network(network))
 
     def settled(self, switch: str) -> bool:
         """Whether a switch is connected and has what is desired, its ways included."""
@@ -122,60 +113,58 @@ class Reconciler:
     def switch_joined(self, name: str, datapath: Any) -> SwitchSession:
         """A control channel came up; its answers go to the session."""
         session = SwitchSession(name, datapath)
-        self._tasks.put(lambda: self._join(session))
+        self._tasks.post(lambda: self._join(session))
         return session
 
     def switch_left(self, session: SwitchSession) -> None:
         """A control channel went away."""
         session.conversation.close()
-        self._tasks.put(lambda: self._leave(session))
+        self._tasks.post(lambda: self._leave(session))
 
     def port_changed(self, switch: str, port: Port) -> None:
         """A port came, went up or went down."""
-        self._tasks.put(lambda: self._discovery.port_changed(switch, port, monotonic()))
-        self._tasks.put(self._publish_ports)
-        self._tasks.put(self._follow_topology)
+        self._tasks.post(lambda: self._discovery.port_changed(switch, port, monotonic()))
+        self._tasks.post(self._publish_ports)
+        self._tasks.post(self._follow_topology)
 
     def port_removed(self, switch: str, number: int) -> None:
         """A port is gone."""
-        self._tasks.put(lambda: self._discovery.port_removed(switch, number, monotonic()))
-        self._tasks.put(self._publish_ports)
-        self._tasks.put(self._follow_topology)
+        self._tasks.post(lambda: self._discovery.port_removed(switch, number, monotonic()))
+        self._tasks.post(self._publish_ports)
+        self._tasks.post(self._follow_topology)
 
     def announced(self, places: Iterable[PortRef]) -> None:
         """These ports have told their neighbours that they are there."""
-        self._tasks.put(lambda: self._discovery.announced(places))
+        self._tasks.post(lambda: self._discovery.announced(places))
 
     def heard_neighbour(self, near: PortRef, far: PortRef) -> None:
-        """A frame of ``far`` has arrived at ``near``."""
+        """A frame of ``far`` has arrived at ``near``. Ports said to lead to hosts do not count."""
         now = monotonic()
+        if any(self._leads_to_hosts(end) for end in (near, far)):
+            return
         if not self._discovery.still_heard(near, far, now):
-            self._tasks.put(lambda: self._discovery.heard_neighbour(near, far, now))
+            self._tasks.post(lambda: self._discovery.heard_neighbour(near, far, now))
 
     def heard_host(
         self, place: PortRef, hardware_address: str, address: IPv4Address | None
     ) -> None:
         """A host has sent something."""
-        self._tasks.put(lambda: self._discovery.heard_host(place, hardware_address, address))
-        self._tasks.put(self._follow_topology)
+        first = not self._sightings
+        self._sightings[hardware_address] = (place, address)
+        if first:  # otherwise one is on its way that takes this along
+            self._tasks.post(self._take_sightings)
 
-    def _ask(self, what: Callable[[], Result]) -> Result:
-        answer: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+    def _leads_to_hosts(self, place: PortRef) -> bool:
+        port = self.ports.get(place.switch, {}).get(place.number)
+        settings = self._settings.get(place.switch)
+        return port is not None and settings is not None and port.name == settings.hosts_port
 
-        def task() -> None:
-            try:
-                answer.put((what(), None))
-            except BaseException as error:  # handed to who asked
-                answer.put((None, error))
-
-        self._tasks.put(task)
-        try:
-            result, error = answer.get(timeout=PATIENCE_SECONDS)
-        except queue.Empty:
-            raise ControllerError("the controller is busy; ask again") from None
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]  # there is one where there is no error
+    def _take_sightings(self) -> None:
+        """However often hosts were seen meanwhile, the last time counts."""
+        seen, self._sightings = self._sightings, {}
+        for hardware_address, (place, address) in seen.items():
+            self._discovery.heard_host(place, hardware_address, address)
+        self._follow_topology()
 
     # -- switches ------------------------------------------------------------------------------
 
@@ -230,11 +219,18 @@ class Reconciler:
         if troubles:
             self._note_trouble(session.name, "; ".join(map(str, troubles)))
         else:
-            self.trouble.pop(session.name, None)
-            self._unsettled.pop(session.name, None)
+            self._all_well(session.name)
+
+    def _all_well(self, switch: str) -> None:
+        for noted in (self.trouble, self._unsettled, self._troubles_in_a_row):
+            noted.pop(switch, None)
 
     def _note_trouble(self, switch: str, trouble: str) -> None:
-        self._unsettled[switch] = monotonic() + RETRY_SECONDS
+        """Try again soon, and then ever more seldom: while one part hangs, the others wait."""
+        times = self._troubles_in_a_row.get(switch, 0)
+        self._troubles_in_a_row[switch] = times + 1
+        pause = min(RETRY_SECONDS * 2**times, LONGEST_RETRY_SECONDS)
+        self._unsettled[switch] = monotonic() + pause
         if self.trouble.get(switch) != trouble:
             log.warning("switch %s: %s", switch, trouble)
         self.trouble[switch] = trouble
@@ -280,6 +276,7 @@ class Reconciler:
 
     def _put_network(self, network: DesiredNetwork) -> NetworkChange:
         began = monotonic()
+        check_network(network)
         for part in network.switches:
             if part.switch not in self._settings:
                 raise UnknownSwitch(part.switch, self._settings)
@@ -287,31 +284,40 @@ class Reconciler:
                 raise SwitchNotConnected(part.switch)
             for trouble in self._wanted_ports(part.switch, network)[1]:
                 raise trouble
+        before = self.desired
         changes: list[SwitchChange] = []
-        tried: list[SwitchSession] = []
-        for session in list(self.sessions.values()):
-            tried.append(session)
-            start = monotonic()
-            try:
+        had: list[tuple[SwitchSession, SwitchState, dict[str, ShapedPort]]] = []
+        try:
+            for session in list(self.sessions.values()):
+                had.append((session, session.installed, dict(self._shaping[session.name].shaped)))
+                start = monotonic()
                 change, shaped = self._bring(session, network)
-            except ControllerError:
-                self._undo(tried)
-                raise
-            changes.append(_told(session, change, shaped, monotonic() - start))
-        self.desired = network
-        self._keep()
-        for session in tried:
-            self._unsettled.pop(session.name, None)
-            self.trouble.pop(session.name, None)
+                changes.append(_told(session, change, shaped, monotonic() - start))
+            self.desired = network
+            self._keep()
+        except BaseException as error:
+            self.desired = before
+            for session, installed, ports in had:
+                self._put_back(session, installed, ports)
+            if isinstance(error, OSError):
+                raise StateNotKept(str(error)) from error
+            raise
+        for session, _, _ in had:
+            self._all_well(session.name)
         return NetworkChange(
             configuration_version=network.configuration_version,
             seconds=monotonic() - began,
             switches=tuple(changes),
         )
 
-    def _undo(self, tried: list[SwitchSession]) -> None:
-        for session in tried:
-            self._reconcile(session)
+    def _put_back(
+        self, session: SwitchSession, installed: SwitchState, ports: Mapping[str, ShapedPort]
+    ) -> None:
+        session.restore(installed)
+        try:
+            self._shaping[session.name].settle(ports)
+        except ControllerError as error:
+            self._note_trouble(session.name, str(error))
 
     # -- the topology --------------------------------------------------------------------------
 
@@ -322,6 +328,7 @@ class Reconciler:
                 self._at_rest.add(name)
                 self._unsettled.setdefault(name, now)
         self._follow_topology()
+        self._keep_now_and_then()
         for name, due in list(self._unsettled.items()):
             if name in self.sessions and now >= due:
                 self._reconcile(self.sessions[name])
@@ -350,7 +357,6 @@ class Reconciler:
                 self._spread(forwarding(topology, safe))
         self._spread(forwarding(topology, floods))
         self._floods = floods
-        self._keep()
 
     def _tell_links(self, before: Topology, after: Topology) -> None:
         for near, far in sorted(before.links.items() ^ after.links.items()):
@@ -359,11 +365,9 @@ class Reconciler:
                 log.info("the link %s:%d - %s:%d %s", *_ends(near, far), news)
 
     def _spread(self, states: dict[str, SwitchState]) -> None:
+        """Ways alone, so that no switch waits for another's queues."""
         self._forwarding = states
         for session in list(self.sessions.values()):
-            if session.name in self._unsettled:
-                self._reconcile(session)
-                continue
             classes = session.installed.of_tables(CLASSIFY)
             try:
                 session.bring(classes.with_state(self._ways(session)))
@@ -381,8 +385,17 @@ class Reconciler:
             cut_links=self.topology.cut_links,
         )
         if self._state is not None and state != self._kept:
+            self._kept_at = monotonic()
             write_kept_state(self._state, state)
             self._kept = state
+
+    def _keep_now_and_then(self) -> None:
+        if monotonic() - self._kept_at < KEEP_SECONDS:
+            return
+        try:
+            self._keep()
+        except OSError as error:
+            log.warning("the state cannot be kept: %s", error)
 
 
 def _part_of(network: DesiredNetwork | None, switch: str) -> DesiredSwitch | None:

@@ -2,12 +2,14 @@
 from the environment that the launcher has set."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 __all__ = ["DEFAULT_AGENT", "ControllerSettings", "SwitchSettings", "parse_switch"]
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 VARIABLE = "FIREDEX_CONTROLLER_SETTINGS"
 DEFAULT_AGENT = "http://127.0.0.1:8082"
 
@@ -29,7 +31,7 @@ def parse_switch(text: str) -> tuple[str, int, str | None]:
         number = int(datapath, 16)
     except ValueError:
         number = 0
-    if not name or not 0 < number < 2**64:
+    if not NAME.fullmatch(name) or not datapath.isalnum() or not 0 < number < 2**64:
         raise ValueError(
             f"{text!r} is not a switch; write NAME=DATAPATH_ID or NAME=DATAPATH_ID:PORT, "
             "such as s1=0000000000000001:s1-eth3"

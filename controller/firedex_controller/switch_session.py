@@ -7,7 +7,7 @@ from typing import Any
 from firedex_controller.conversation import Conversation, Outgoing
 from firedex_controller.difference import Change, difference
 from firedex_controller.discovery import Port
-from firedex_controller.errors import ControllerError, SwitchRefused
+from firedex_controller.errors import ControllerError, SwitchRefused, SwitchSilent
 from firedex_controller.framework import ofproto, parser
 from firedex_controller.openflow_messages import (
     controller_meter,
@@ -76,11 +76,26 @@ class SwitchSession:
         before = self.installed
         try:
             self._send(change)
+        except SwitchSilent:
+            self.datapath.close()  # it comes back, and is asked what it has
+            raise
         except SwitchRefused:
-            self._go_back(before)
+            self.restore(before)
             raise
         self.installed = desired
         return change
+
+    def restore(self, before: SwitchState) -> None:
+        """Bring the switch back to what it had, by what it says is on it."""
+        try:
+            self.look()
+            undo = difference(self.installed, before)
+            if undo:
+                self._send(undo)
+            self.installed = before
+        except ControllerError as error:
+            log.warning("switch %s could not be brought back: %s", self.name, error)
+            self.datapath.close()
 
     def _send(self, change: Change) -> None:
         talk = self.conversation
@@ -105,17 +120,6 @@ class SwitchSession:
         last = stale if self.has_bundles else [*deleting, *stale]
         if last:
             talk.send_and_confirm(last)
-
-    def _go_back(self, before: SwitchState) -> None:
-        """Whatever was taken of a change that was refused is undone, by what the switch says."""
-        try:
-            self.look()
-            undo = difference(self.installed, before)
-            if undo:
-                self._send(undo)
-            self.installed = before
-        except ControllerError as error:
-            log.warning("switch %s could not be brought back: %s", self.name, error)
 
     def _meter_messages(self, meters: tuple[MeterEntry, ...], how: Any) -> Iterator[Outgoing]:
         for meter in meters:

@@ -120,3 +120,8 @@ def test_meters_are_whole_packets_per_second_and_never_none() -> None:
 
 def test_classes_never_share_a_mark() -> None:
     assert {dscp_of_class(priority) for priority in range(CLASSES)} == set(range(64))
+
+
+def test_numbers_that_openflow_cannot_say_become_the_largest_that_it_can() -> None:
+    state = compiled(network(flow_rule(packets_per_second=1e15)))
+    assert max(meter.rate for meter in state.meters.values()) == 2**32 - 1

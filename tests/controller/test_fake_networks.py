@@ -68,6 +68,10 @@ class Ring:
         found = self.controller.topology()["hosts"]
         return {host["hardware_address"]: (host["switch"], host["address"]) for host in found}
 
+    def settled_but(self, away: str) -> bool:
+        switches = self.controller.topology()["switches"]
+        return all(switch["settled"] for switch in switches if switch["switch"] != away)
+
     def knows_all(self) -> bool:
         return all(self.way(one, other) for one in NAMES for other in NAMES if one != other)
 
@@ -233,6 +237,44 @@ def test_all_switches_or_none(ring: Ring) -> None:
     assert [classified(switch) for switch in ring.fakes.switches.values()] == [2] * 4
 
 
+def test_a_first_network_that_one_switch_refuses_leaves_nothing_behind(ring: Ring) -> None:
+    ring.fakes.switches["west"].limit(max_flows=30)
+    before = ring.flows()
+    parts = tuple(
+        DesiredSwitch(switch=name, flows=tuple(flow_rule(flow=n) for n in range(40)))
+        for name in NAMES
+    )
+    wanted = DesiredNetwork(configuration_version=1, switches=parts)
+    status, answer = ring.controller.ask("PUT", "/v1/network", to_json(wanted))
+    assert (status, answer["switch"]) == (409, "west")
+    assert ring.flows() == before
+    assert ring.controller.ask("GET", "/v1/network")[0] == 404
+
+
+def test_a_switch_that_is_gone_at_a_restart_keeps_nobody_from_finding_ways(ring: Ring) -> None:
+    for link in (ring.links["north", "east"], ring.links["east", "south"]):
+        ring.fakes.cut(link)
+    ring.fakes.switches["east"].disconnect()
+    wait_until(lambda: len(ring.observed_links()) == 2, "two links are gone")
+    time.sleep(1.5)  # that is written down
+    ring.controller.kill()
+    ring.controller.start()
+    wait_until(lambda: ring.settled_but("east"), "the others are settled")
+    ring.fakes.move("south", switch="west", port=4)
+    ring.broadcast("south")
+    wait_until(lambda: ring.way("north", "south") == ["north", "west"], "the host that moved")
+
+
+def test_a_state_that_cannot_be_kept_is_not_carried_out(ring: Ring, tmp_path: Path) -> None:
+    (tmp_path / "controller.json.new").mkdir()
+    before = ring.flows()
+    wanted = network(flow_rule(), switch="north")
+    status, answer = ring.controller.ask("PUT", "/v1/network", to_json(wanted))
+    assert status == 409
+    assert "the state cannot be kept" in answer["error"]
+    assert ring.flows() == before
+
+
 def test_the_order_of_messages_without_bundles(
     controller: ControllerProcess,
 ) -> None:
@@ -279,7 +321,7 @@ def test_a_switch_without_its_queues_still_has_its_rules(
     cut = frozenset({PortRef("north", 1), PortRef("east", 1)})
     state = KeptState(network=wanted, cut_links=frozenset({cut}))
     write_kept_state(tmp_path / "controller.json", state)
-    controller = ControllerProcess(framework, tmp_path, {"north": 1})
+    controller = ControllerProcess(framework, tmp_path, {"north": 1, "east": 2})
     controller.start()
     try:
         with FakeNetwork(controller=controller.openflow) as fakes:
@@ -304,9 +346,11 @@ def test_what_hosts_send_does_not_make_links(ring: Ring) -> None:
     assert heard, "switches announce themselves on host ports too"
     changed = bytearray(heard[-1])
     changed[-10] ^= 1
+    time.sleep(5.0)  # what was heard is too old to be repeated
     log = ring.controller.said()
     for lie in (
         bytes(changed),
+        heard[-1],
         frame("00:00:00:00:00:01", "01:80:c2:00:00:0e", "88cc"),
         b"\0" * 14,
     ):

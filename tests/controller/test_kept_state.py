@@ -32,11 +32,35 @@ def test_it_is_found_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["state.json"]
 
 
+def test_only_what_is_about_known_switches_is_used() -> None:
+    known = STATE.of_switches({"b"})
+    assert [host.place.switch for host in known.hosts] == ["b"]
+    assert known.links == frozenset()
+    assert known.network == STATE.network
+
+
 def test_at_first_there_is_nothing(tmp_path: Path) -> None:
     assert read_kept_state(tmp_path / "none.json") == KeptState()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"network": 3}', '{"network": {}}', "\0"])
+NO_LINKS = '{"network": null, "hosts": [], "links": %s}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"network": 3}',
+        '{"network": {}}',
+        "\0",
+        NO_LINKS % '[[["a", 1]]]',
+        NO_LINKS % '[[["a", 1], ["b", 1], ["c", 1]]]',
+        NO_LINKS % '[[["a", 1], [1, "b"]]]',
+        "[" * 100_000,
+    ],
+)
 def test_what_cannot_be_read_is_said_and_not_used(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

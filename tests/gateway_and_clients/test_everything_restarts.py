@@ -1,7 +1,7 @@
 """Broker, gateway and service killed and restarted under load: the subscriber is back by itself.
 
 Within 5 seconds of the part being back, each time; and what was published at QoS 1 meanwhile
-arrives, once. Only what the broker had taken, and not passed on when it was killed, is its own loss:
+arrives, once. Only what the broker had taken and not passed on when it was killed is its own loss:
 it writes to disk now and then.
 """
 
