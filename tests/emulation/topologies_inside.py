@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import threading
@@ -37,6 +38,8 @@ PAYLOAD = os.urandom(50_000)
 PATIENCE_SECONDS = 5.0
 IMPATIENCE_SECONDS = 0.5
 """Where nothing is expected to come."""
+SO_TIMESTAMPNS = 35
+"""When the kernel got a packet, however late we look."""
 
 
 # -- what the checks are made of -------------------------------------------------------------------
@@ -209,6 +212,7 @@ def trunk_rate() -> Any:
     size = 1000
     with udp_socket(network.edge) as sender, udp_socket(subscriber) as receiver:
         receiver.bind((subscriber.address, PORT))
+        receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         sender.sendto(b"hello", (subscriber.address, PORT))
         receiver.recv(2000)
         for _ in range(250):
@@ -217,11 +221,12 @@ def trunk_rate() -> Any:
         times = []
         try:
             while True:
-                receiver.recv(2000)
-                times.append(time.monotonic())
+                _, ((_, _, stamp), *_), _, _ = receiver.recvmsg(2000, 100)
+                seconds, nanoseconds = struct.unpack("qq", stamp)
+                times.append(seconds + nanoseconds / 1e9)
         except TimeoutError:
             pass
-    later = times[len(times) // 4 :]  # what was in the sockets before is read in one go
+    later = times[len(times) // 4 :]  # without the burst at the beginning
     return (len(later) - 1) * (size + 42) * 8 / (later[-1] - later[0])
 
 
