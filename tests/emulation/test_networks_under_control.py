@@ -34,7 +34,7 @@ def run(framework: str, scenario: str, *checks: str) -> Any:
     params=[
         ("os-ken", "building", "broadcasts"),
         ("os-ken", "campus", *FULL),
-        pytest.param(("ryu", "campus", *SHORT), marks=RYU),
+        pytest.param(("ryu", "campus", *SHORT), marks=[RYU, pytest.mark.long]),
     ],
     ids=["building", "campus", "campus on ryu"],
 )
@@ -47,7 +47,7 @@ def campus() -> Any:
     return run("os-ken", "campus", *FULL)
 
 
-@pytest.fixture(params=["os-ken", pytest.param("ryu", marks=RYU)])
+@pytest.fixture(params=["os-ken", pytest.param("ryu", marks=[RYU, pytest.mark.long])])
 def campus_of_both(request: pytest.FixtureRequest) -> Any:
     return run(request.param, "campus", *(FULL if request.param == "os-ken" else SHORT))
 

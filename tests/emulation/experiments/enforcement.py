@@ -7,46 +7,40 @@ import numpy as np
 from desired_examples import flow_rule, network, shaped_port
 
 from experiments.switch_lab import Lab, Seen
+from firedex.wire import ShapedPort
+from firedex_emulation.stall_meter import StallMeter
 
 TRUNK_BITS_PER_SECOND = 10e6
 OVERLOAD = 2.5
 FRAME_BYTES, HEADERS_BYTES = 500, 42
-SECONDS = 6.0
+SECONDS = 5.0
 QUEUE_PACKETS = 250
 FIRST_PORT = 20_000
 
 
-def main(framework: str, classes: str) -> None:
+def main(framework: str, classes: str, without: str = "") -> None:
     count = int(classes)
     lab = Lab(framework)
     lab.start_parts()
     rate = OVERLOAD * TRUNK_BITS_PER_SECOND / (8 * FRAME_BYTES) / count
-    one_class = shaped_port(
-        1, bandwidth_bits_per_second=TRUNK_BITS_PER_SECOND, limit_packets=QUEUE_PACKETS
-    )
-    lab.put(network(version=1, ports=(one_class,)))
-    without = offered(lab, count, rate)
-    shaped = shaped_port(
-        count, bandwidth_bits_per_second=TRUNK_BITS_PER_SECOND, limit_packets=QUEUE_PACKETS
-    )
     flows = [
         flow_rule(flow=number, priority=number, packets_per_second=5 * rate)
         for number in range(count)
     ]
-    lab.put(network(*flows, version=2, ports=(shaped,)))
-    idle = offered(lab, 1, rate)
-    ruled = offered(lab, count, rate)
-    statistics = lab.ask("GET", "/v1/statistics")[1]["switches"][0]
-    print(
-        json.dumps(
-            {
-                "without": told(without, count),
-                "with": told(ruled, count),
-                "idle": told(idle, 1)[0],
-                "counted": [flow["packets"] for flow in statistics["flows"]],
-                "queued": [queue["packets"] for queue in statistics["queues"]],
-            }
-        )
+    with StallMeter() as stalls:
+        if without:
+            lab.put(network(version=1, ports=(port_with(1),)))
+            seen = {"without": told(offered(lab, count, rate), count)}
+        else:
+            lab.put(network(*flows, version=1, ports=(port_with(count),)))
+            seen = {"idle": told(offered(lab, 1, rate), 1)}
+            seen["with"] = told(offered(lab, count, rate), count)
+    print(json.dumps({**seen, "stalled_seconds": stalls.stalled_seconds}))
+
+
+def port_with(classes: int) -> ShapedPort:
+    return shaped_port(
+        classes, bandwidth_bits_per_second=TRUNK_BITS_PER_SECOND, limit_packets=QUEUE_PACKETS
     )
 
 
