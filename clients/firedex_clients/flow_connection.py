@@ -40,6 +40,9 @@ class FlowListener(Protocol):
     def granted(self, connection: "FlowConnection", name: str) -> None:
         """A filter is in force."""
 
+    def lost(self, connection: "FlowConnection") -> None:
+        """Nothing is in force on a connection any more; it opens again by itself."""
+
     def refused(self, connection: "FlowConnection", error: Exception) -> None:
         """A connection, or a filter on it, is not taken; it will be tried again."""
 

@@ -196,6 +196,7 @@ class SnFlow:
         self.granted.clear()
         self._asked.clear()
         self.leaving.clear()
+        self._listener.lost(self)
 
     def _lost(self, why: str) -> None:
         if not self._up and not self._closing:

@@ -364,6 +364,11 @@ class _Listener:
             flows.settle(name)
             self._subscriber._check_settled()
 
+    def lost(self, connection: FlowConnection) -> None:  # noqa: ARG002
+        flows = self._subscriber._flows
+        if flows is not None and not flows.settled():
+            self._subscriber._settled.clear()
+
     def refused(self, connection: FlowConnection, error: Exception) -> None:  # noqa: ARG002
         log.warning("%s: %s", self._subscriber._id, error)
         self._subscriber._refusal = error

@@ -303,6 +303,7 @@ class TcpFlow:
         self.granted.clear()
         self._acknowledged.clear()
         self.leaving.clear()
+        self._listener.lost(self)
 
     def _lost(self) -> None:
         answered = self._up
