@@ -1,7 +1,7 @@
 """What the controller does to a switch: the same tests on the fake and on Open vSwitch.
 
-Here they run on the fake; ``tests/emulation/test_switch_suite_on_ovs.py`` runs this file again,
-inside a sandbox, with FIREDEX_SUITE_SWITCH=ovs.
+Here they run on the fake; ``tests/emulation/test_enforcement.py`` runs this file again, inside a
+sandbox, with FIREDEX_SUITE_SWITCH=ovs.
 """
 
 import os
