@@ -3,6 +3,8 @@
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Most of what tests do is wait for processes to start and answer.
+WORKERS ?= $(shell expr 2 \* $$(nproc))
 export VENV
 
 .PHONY: help setup demo test test-long check format bench clean
@@ -18,7 +20,7 @@ demo: setup ## Plan a high-rise fire, and run a critical event on real switches
 	@$(BIN)/firedex emulate builtin:critical-event || echo "left out: the run on real switches (why is above)"
 
 test: setup ## Run the tests (under 20 minutes)
-	$(BIN)/python -m pytest -n auto -m "not long" --ignore tests/emulation
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not long" --ignore tests/emulation
 	$(BIN)/python -m pytest -m "not long" tests/emulation
 
 test-long: setup ## Run the statistical and endurance bars at full length

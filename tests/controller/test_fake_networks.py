@@ -17,6 +17,7 @@ from firedex_controller.topology import PortRef
 
 NAMES = ("north", "east", "south", "west")
 HOST_PORT = 3
+LONG_ON_RYU = pytest.param(*FRAMEWORKS[0].values, marks=[*FRAMEWORKS[0].marks, pytest.mark.long])
 
 
 def frame(source: str, target: str, kind: str = "0800") -> bytes:
@@ -107,7 +108,7 @@ def classified(switch: FakeSwitch) -> int:
     return sum("udp_dst" in {f.name for f in flow.match.fields} for flow in switch.flows())
 
 
-@pytest.fixture(params=FRAMEWORKS)
+@pytest.fixture(params=[LONG_ON_RYU, FRAMEWORKS[-1]])
 def controller(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ControllerProcess]:
     made = ControllerProcess(
         request.param, tmp_path, {name: number for number, name in enumerate(NAMES, start=1)}

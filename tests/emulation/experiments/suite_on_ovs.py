@@ -14,7 +14,6 @@ if __name__ == "__main__":
     start_open_vswitch()
     os.environ["FIREDEX_SUITE_SWITCH"] = "ovs"
     with contextlib.redirect_stdout(sys.stderr):
-        code = pytest.main(
-            ["-q", "-p", "no:cacheprovider", sys.argv[1], f"--basetemp={sys.argv[2]}"]
-        )
+        options = ["-q", "-p", "no:cacheprovider", "-k", "os-ken", f"--basetemp={sys.argv[2]}"]
+        code = pytest.main([*options, sys.argv[1]])
     sys.exit(code)
