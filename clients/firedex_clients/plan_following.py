@@ -153,10 +153,14 @@ class PlanFollower:
                 since_clock = 0.0
                 with suppress(ServiceRefused):
                     self.clock_offset = self._service.clock_offset()
-            with suppress(ServiceAccessError):
+            try:
                 found = self._statistics(self.clock_offset)
                 if found:
                     self._service.access.post_statistics(found)
+            except ServiceAccessError:
+                pass  # it is told the next window
+            except Exception:  # whatever events claim of themselves, reports go on
+                log.exception("a report failed")
             if last:
                 return
             self._stop.wait(self._report_seconds)

@@ -146,6 +146,6 @@ class SnPublishing:
         while not self._stop.wait(KEEP_ALIVE_SECONDS / 4):
             try:
                 self._ask(PingReq(), PingResp)
-            except ConnectionRefused:
+            except (ConnectionRefused, OSError):
                 with suppress(ConnectionRefused, OSError):
                     self._connect()

@@ -105,7 +105,7 @@ class SnDelivery:
                 return
         if self.stamped and event.user_properties:
             event = _with_header(event)
-        if len(event.payload) > LARGEST_UDP_PAYLOAD_BYTES:
+        if max(len(event.payload), len(event.topic)) > LARGEST_UDP_PAYLOAD_BYTES:
             totals.refused += 1
             self._refuse(event)
             return

@@ -125,6 +125,9 @@ class ConfigurationService:
                 next_attempt_seconds=time.time() + notice.retry_seconds,
             )
             return
+        if notice.kind == "well":
+            self._trouble = None
+            return
         before = self.in_force
         now = self.configurations.in_force()
         self.in_force = now

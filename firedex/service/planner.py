@@ -45,9 +45,9 @@ class SiteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What the planner tells: what came into force, or why nothing did."""
+    """What the planner tells: what came into force, why nothing did, or that all is well again."""
 
-    kind: Literal["in-force", "trouble", "ready"]
+    kind: Literal["in-force", "trouble", "ready", "well"]
     version: int = 0
     error: str = ""
     attempts: int = 0

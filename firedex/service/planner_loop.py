@@ -129,6 +129,8 @@ class _Loop:
                 )
             )
         else:
+            if self._pace.attempts:
+                self._notify(Notice(kind="well"))
             self._pace.succeeded()
 
     def _look(self) -> None:

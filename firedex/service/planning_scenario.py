@@ -13,19 +13,25 @@ from firedex.service.site_state import SiteState
 from firedex.service.utility_budgets import reserved_budgets, within_budget
 from firedex.wire import Network, Publication, Publisher, Scenario, Subscriber, Topic
 from firedex.wire.mqtt_names import has_wildcard
+from firedex.wire.network_paths import path_problem
+from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
 from firedex.wire.values import Amount, value
+from firedex.wire.workload import LARGEST_PAYLOAD_BYTES
 
 __all__ = [
     "Basis",
     "declared_rates",
     "expected_rates",
+    "payload_bytes",
     "planning_scenario",
     "present_network",
     "rate_basis",
 ]
 
-UNREGISTERED = "unregistered"
+UNREGISTERED = "unregistered.publishers"
 """Stands for whoever publishes what the gateway sees and nobody has declared."""
+LARGEST_RATE_PER_SECOND = 1e12
+"""More is somebody's joke, and more than a scenario takes."""
 STALE_SECONDS = 600.0
 """A topic that the gateway no longer counts falls back to what is declared."""
 
@@ -59,7 +65,13 @@ def declared_rates(publishers: Iterable[Publisher]) -> dict[str, float]:
 def expected_rates(site: Scenario, state: SiteState) -> dict[str, float]:
     """What all publishers of the state declare, summed up for each topic."""
     registered = [registration.publisher for registration in state.publishers.values()]
-    return declared_rates([*site.publishers, *registered])
+    others = [publisher for publisher in site.publishers if publisher.id not in state.publishers]
+    return declared_rates([*others, *registered])
+
+
+def payload_bytes(measured: float) -> int:
+    """A measured size as a topic can have it."""
+    return min(round(measured), LARGEST_PAYLOAD_BYTES)
 
 
 def rate_basis(site: Scenario, state: SiteState, now_seconds: float) -> Basis:
@@ -68,7 +80,7 @@ def rate_basis(site: Scenario, state: SiteState, now_seconds: float) -> Basis:
     return Basis(
         {
             topic: BasisRate(
-                rate_per_second=known.rate_per_second,
+                rate_per_second=min(known.rate_per_second, LARGEST_RATE_PER_SECOND),
                 spread=spread(known),
                 event_bytes=known.event_bytes if known.events >= 1 else None,
             )
@@ -98,6 +110,11 @@ def planning_scenario(site: Scenario, state: SiteState, basis: Basis) -> Scenari
     if state.incident is not None and state.incident.closed_at is None:
         profile = state.profiles.get(state.incident.phase)
     places = {switch.id for switch in network.switches}
+    links = [(link.from_, link.to) for link in network.links]
+
+    def reached(switch: str | None) -> bool:
+        return switch is not None and path_problem(links, network.broker.switch, switch) is None
+
     subscribers = []
     for registration in state.subscribers.values():
         subscriber = registration.subscriber
@@ -105,7 +122,7 @@ def planning_scenario(site: Scenario, state: SiteState, basis: Basis) -> Scenari
             subscriber = under_profile(subscriber, profile)
         subscriber = within_budget(subscriber, state.budgets)
         seen = state.hosts.get(registration.address)
-        if seen in places and seen != subscriber.switch:
+        if seen in places and seen != subscriber.switch and reached(seen):
             subscriber = replace(subscriber, switch=str(seen))
         subscribers.append(subscriber)
     registered = {name: r.publisher for name, r in state.publishers.items()}
@@ -135,15 +152,30 @@ def _topics(
     for name, rate in basis.rates.items():
         size = rate.event_bytes
         if name in topics and size is not None:
-            topics[name] = replace(topics[name], event_bytes=round(size))
+            topics[name] = replace(topics[name], event_bytes=payload_bytes(size))
         elif name not in topics:
-            topics[name] = Topic(name=name, event_bytes=round(size or 0))
+            topics[name] = Topic(name=name, event_bytes=payload_bytes(size or 0))
     for subscriber in subscribers:
         for subscription in subscriber.subscriptions:
             # Subscribed to before anybody publishes it: nothing is offered yet.
             if subscription.filter not in topics and not has_wildcard(subscription.filter):
                 topics[subscription.filter] = Topic(name=subscription.filter, event_bytes=0)
-    return tuple(topics.values())
+    largest = _largest_event_bytes(site, state, subscribers)
+    return tuple(
+        replace(topic, event_bytes=largest) if topic.event_bytes > largest else topic
+        for topic in topics.values()
+    )
+
+
+def _largest_event_bytes(
+    site: Scenario, state: SiteState, subscribers: Iterable[Subscriber]
+) -> int:
+    """What is larger is not sent over UDP; it must not keep everybody from having a plan."""
+    parties: list[Subscriber | Publisher] = [*subscribers, *site.publishers]
+    parties += [registration.publisher for registration in state.publishers.values()]
+    if any((party.transport or site.transport) == "udp" for party in parties):
+        return LARGEST_UDP_PAYLOAD_BYTES - STAMP_BYTES["udp"]
+    return LARGEST_PAYLOAD_BYTES
 
 
 def _with_rates(publishers: list[Publisher], basis: Basis, entry: str) -> list[Publisher]:

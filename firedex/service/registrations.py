@@ -207,14 +207,17 @@ class Registrations:
         ).scalar()
         return from_json(Network, body) if body else self._site.network
 
-    def _check_place(self, connection: Connection, switch: str) -> None:
+    def _check_place(
+        self, connection: Connection, switch: str, *, must_be_reached: bool = False
+    ) -> None:
         network = self._network(connection)
         known = [s.id for s in network.switches]
         if switch not in known:
             raise Conflict(f"unknown switch {switch!r}; known are {', '.join(known[:8])}")
         links = [(link.from_, link.to) for link in network.links]
         reason = path_problem(links, network.broker.switch, switch)
-        if reason and (switch in {end for link in links for end in link}):
+        linked = {end for link in links for end in link}
+        if reason and (must_be_reached or switch in linked):
             raise Conflict(reason)
 
     def _check_subscriber(
@@ -227,7 +230,7 @@ class Registrations:
             raise Conflict(f"subscribed to twice: {', '.join(doubled[:5])}; give each filter once")
         if len(names) > self._limits.subscriptions_each:
             raise Conflict(f"at most {self._limits.subscriptions_each} subscriptions each")
-        self._check_place(connection, registration.subscriber.switch)
+        self._check_place(connection, registration.subscriber.switch, must_be_reached=True)
 
     def _check_ports(self, connection: Connection, registration: SubscriberRegistration) -> None:
         """Whether all on this address find ports, however the plan cuts their flows."""

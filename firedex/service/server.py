@@ -121,6 +121,8 @@ class ServiceServer:
                 subscriber = identity.party
             elif subscriber != identity.party:
                 raise NotYours(f"the token {identity.name!r} is not for {subscriber!r}")
+        elif identity.role == "publisher" and subscriber is not None:
+            raise NotYours(f"the token {identity.name!r} is not for {subscriber!r}")
         return subscriber
 
 

@@ -20,6 +20,7 @@ from firedex.wire import (
 )
 from firedex.wire.errors import InvalidValue
 from firedex.wire.incident import Budgets, Incident, IncidentOpening, UtilityProfile
+from firedex.wire.network_paths import path_problem
 
 __all__ = [
     "change_phase",
@@ -110,12 +111,17 @@ def put_network(connection: Connection, number: int, network: Network, site: Sce
     """Another network than the site's file gives; everybody must still have a place in it."""
     check_network(network, site)
     known = {switch.id for switch in network.switches}
+    links = [(link.from_, link.to) for link in network.links]
+    linked = {end for link in links for end in link}
     for row in connection.execute(
         select(tables.registration.c.kind, tables.registration.c.id, tables.registration.c.body)
     ):
         switch = _switch_of(row.kind, row.body)
         if switch not in known:
             raise Conflict(f"{row.kind} {row.id!r} is behind {switch!r}, which is not among them")
+        reason = path_problem(links, network.broker.switch, switch)
+        if reason and (row.kind == "subscriber" or switch in linked):
+            raise Conflict(f"{row.kind} {row.id!r}: {reason}")
     write_setting(connection, "network", to_json(network), number)
     return Entry(action="network", subject=f"{len(known)} switches")
 

@@ -47,10 +47,10 @@ def take_over(
     site: Scenario,
 ) -> bool:
     """Ask, and keep what differs; True if anything did."""
-    moved = moved_hosts(site, reader.read(), controller.topology())
+    topology, capabilities = controller.topology(), controller.capabilities()
+    moved = moved_hosts(site, reader.read(), topology)
     if moved:
         ledger.make(CONTROLLER, lambda connection, _: _keep_hosts(connection, moved))
-    capabilities = controller.capabilities()
     with database.reading() as connection:
         known = setting(connection, "capabilities", tuple[SwitchCapabilities, ...])
     differs = bool(capabilities) and capabilities != known

@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 from firedex.service.offered_rates import OfferedRate, confidence
-from firedex.service.planning_scenario import expected_rates, rate_basis
+from firedex.service.planning_scenario import expected_rates, payload_bytes, rate_basis
 from firedex.service.site_state import SiteState
 from firedex.wire import Scenario, Topic
 from firedex.wire.service_api import MeasuredRate, TopicState
@@ -19,7 +19,9 @@ def topic_states(site: Scenario, state: SiteState) -> tuple[TopicState, ...]:
     for name, known in state.topics.items():
         topics.setdefault(name, (known.topic, known.declared_by))
     for name, rate in state.measured.items():
-        topics.setdefault(name, (Topic(name=name, event_bytes=round(rate.event_bytes)), None))
+        topics.setdefault(
+            name, (Topic(name=name, event_bytes=payload_bytes(rate.event_bytes)), None)
+        )
     basis = rate_basis(site, state, time.time())
     return tuple(
         TopicState(

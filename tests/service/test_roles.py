@@ -230,3 +230,24 @@ def test_too_many_requests_are_answered_with_when_to_come_again(tmp_path: Path) 
 def test_too_large_a_body_is_refused(with_tokens: RunningService, tokens: dict[str, str]) -> None:
     client = Client(with_tokens.url, tokens["command"])
     assert client.ask("PUT", "/v1/subscribers/crew", b" " * (17 * 1024 * 1024)).status == 413
+
+
+def test_nobody_speaks_for_a_part_that_only_begins_like_its_own(
+    with_tokens: RunningService, tokens: dict[str, str]
+) -> None:
+    crew = Client(with_tokens.url, tokens["subscriber"])
+    for part, kind, status in (
+        ("crew", "client", 202),
+        ("crew.radio", "client", 202),
+        ("crew2", "client", 403),
+        ("crew", "gateway", 403),
+    ):
+        body = {**HEARTBEAT, "part": part, "kind": kind}
+        assert crew.ask("POST", "/v1/heartbeats", body).status == status, (part, kind)
+
+
+def test_a_publisher_does_not_listen_to_what_is_a_subscriber_s(
+    with_tokens: RunningService, tokens: dict[str, str]
+) -> None:
+    client = Client(with_tokens.url, tokens["publisher"])
+    assert client.ask("GET", "/v1/events?subscriber=crew").status == 403
