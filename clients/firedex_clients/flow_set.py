@@ -20,7 +20,6 @@ __all__ = ["FlowSet", "Place"]
 log = logging.getLogger("firedex.clients")
 
 LINGER_SECONDS = 0.5
-LONGEST_LEAVING_SECONDS = 30.0
 """A connection that is wanted no more is closed when nothing has come for so long."""
 Key = tuple[object, bool]
 MakeConnection = Callable[[PlannedFlow, FlowListener], FlowConnection]
@@ -31,7 +30,7 @@ class Place:
 
     def __init__(self, connection: FlowConnection, flow: PlannedFlow, version: int) -> None:
         self.connection, self.flow, self.version = connection, flow, version
-        self.last_event = self.idle_since = 0.0
+        self.last_event = 0.0
         self.matching: dict[str, Any] = {}
         self.matching_for: tuple[int, int] = (-1, -1)
         self._moved_here: dict[str, int | None] = {}
@@ -153,18 +152,12 @@ class FlowSet:
         for place in self.places():
             if not place.connection.wanted:
                 place.last_event = max(place.last_event, now)
-                place.idle_since = now
                 self._loop.later(LINGER_SECONDS, partial(self._close_if_quiet, place))
 
     def _close_if_quiet(self, place: Place) -> None:
         if place.connection.wanted or id(place.connection) not in self._of:
             return
-        now = time.monotonic()
-        if place.connection.leaving and now < place.idle_since + LONGEST_LEAVING_SECONDS:
-            # What the broker sent before it heard of the unsubscription may still be on its way.
-            self._loop.later(LINGER_SECONDS, partial(self._close_if_quiet, place))
-            return
-        quiet = now - place.last_event
+        quiet = time.monotonic() - place.last_event
         if quiet < LINGER_SECONDS - 0.01:
             self._loop.later(LINGER_SECONDS - quiet, lambda: self._close_if_quiet(place))
             return
