@@ -53,7 +53,7 @@ def main(
     network = build_network(scenario, controller_port=CONTROLLER_PORT, topology=topology)
     processes = SiteProcesses(network)
     processes.start_controller(framework)
-    processes.start_edge(site)
+    processes.start_edge(site, bounded=way != "none")
     for name, host in network.publishers.items():
         program = [sys.executable, "-m", "firedex_emulation.publisher_program", str(whole), name]
         program += [SERVICE_URL, EDGE_ADDRESS, seconds, seed, str(RUN)]

@@ -81,8 +81,11 @@ class SiteProcesses:
 
         self.wait_for("controller", all_settled)
 
-    def start_edge(self, site: Path) -> None:
-        """Broker, configuration service and gateway, on the edge host."""
+    def start_edge(self, site: Path, *, bounded: bool = True) -> None:
+        """Broker, configuration service and gateway, on the edge host.
+
+        Unless it is ``bounded``, the gateway passes everything on, however old, as a broker does.
+        """
         configuration = RUN / "mosquitto.conf"
         configuration.write_text(MOSQUITTO_CONFIGURATION)
         edge = self._network.edge.node
@@ -109,7 +112,8 @@ class SiteProcesses:
             "gateway",
             [*_firedex("gateway"), "--listen", f"0.0.0.0:{GATEWAY_PORT}", "--seed", "1"]
             + ["--broker", f"127.0.0.1:{BROKER_PORT}"]
-            + ["--service", f"http://127.0.0.1:{SERVICE_PORT}"],
+            + ["--service", f"http://127.0.0.1:{SERVICE_PORT}"]
+            + ([] if bounded else ["--buffer-bytes", str(2**30), "--buffer-seconds", "3600"]),
             edge,
         )
         self.wait_for("gateway", lambda: _answers(EDGE_MANAGEMENT, GATEWAY_PORT))
