@@ -9,6 +9,7 @@ from desired_examples import flow_rule, network, shaped_port
 
 from experiments.switch_lab import Lab
 from firedex.wire import DesiredNetwork
+from firedex_emulation.stall_meter import StallMeter
 
 FLOWS = 1000
 PACKETS_PER_SECOND_EACH = 2.0
@@ -44,7 +45,10 @@ def main(framework: str) -> None:
     stream = np.repeat(np.arange(FLOWS), each)
     size = np.full(len(seconds), PAYLOAD_BYTES)
     changes = []
-    with lab.traffic(seconds, stream, size, FIRST_PORT + 2 * stream) as look:
+    with (
+        StallMeter() as stalls,
+        lab.traffic(seconds, stream, size, FIRST_PORT + 2 * stream) as look,
+    ):
         for version in range(2, 2 + ROUNDS):
             time.sleep(SECONDS / (ROUNDS + 2))
             changes.append(lab.put(wanted(version)))
@@ -61,6 +65,7 @@ def main(framework: str) -> None:
                 "lost": int((seen.sent - got).sum()),
                 "lossy_flows": int((seen.sent > got).sum()),
                 "reordered_unchanged_flows": reordered,
+                "stalled_seconds": stalls.stalled_seconds,
                 "longest_delay_seconds": float(seen.delay_seconds.max()),
             }
         )
