@@ -36,14 +36,11 @@ class _UserspaceSwitch(OVSSwitch):  # type: ignore[misc]  # Mininet ships no typ
         for name in (self.name, *(port.name for port in self.intfList() if port.name != "lo")):
             # Else this machine speaks IPv6 on the switch's ports, like a host that is not there.
             self.cmd(f"sysctl -qw net.ipv6.conf.{name}.disable_ipv6=1")
-        if self._shapes_its_ports(controllers):
+        if not controllers:
             for interface in self.intfList():
                 rate = interface.params.get("bandwidth_bits_per_second")
                 if rate and rate <= FASTEST_SHAPED_BITS_PER_SECOND:
                     self._shape(interface.name, rate)
-
-    def _shapes_its_ports(self, controllers: list[Any]) -> bool:
-        raise NotImplementedError
 
     def _shape(self, port: str, bits_per_second: float) -> None:
         """One queue, first come first served. In OVSDB, since OVS removes what tc alone sets."""
@@ -62,9 +59,6 @@ class ManagedSwitch(_UserspaceSwitch):
         params = {"protocols": "OpenFlow13", "reconnectms": 1000, **params}
         super().__init__(name, **{**params, "failMode": "secure", "datapath": "user"})
 
-    def _shapes_its_ports(self, controllers: list[Any]) -> bool:
-        return not controllers
-
 
 class AccessSwitch(_UserspaceSwitch):
     """Forwards by itself (unmanaged); never asks a controller."""
@@ -75,9 +69,6 @@ class AccessSwitch(_UserspaceSwitch):
     def start(self, controllers: list[Any]) -> None:  # noqa: ARG002
         """Start without any controller, whatever the others have."""
         super().start([])
-
-    def _shapes_its_ports(self, controllers: list[Any]) -> bool:  # noqa: ARG002
-        return True
 
 
 def add_plan(topo: Topo, plan: NetworkPlan) -> None:

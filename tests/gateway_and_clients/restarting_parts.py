@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,15 +30,16 @@ user {user}
 """
 
 
-class Process:
+class Process(ABC):
     """A program that listens on a TCP port."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self._process: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """How it is started."""
 
     def start(self) -> None:
         self._process = subprocess.Popen(

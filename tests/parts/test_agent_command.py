@@ -4,6 +4,7 @@ import socket
 
 import pytest
 from click.testing import CliRunner, Result
+from loopback_parts import free_port
 
 from firedex_controller.agent import command
 from firedex_controller.agent.http_interface import AgentServer
@@ -29,12 +30,6 @@ def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(command.switch_agent, arguments, env=environment)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_help_has_an_example() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firedex.event_stamp import PROPERTY, EventStamp, new_origin
 from firedex.wire.packet_sizes import STAMP_BYTES
-from firedex_clients.event_stamp import PROPERTY, EventStamp, new_origin
 
 stamps = st.builds(
     EventStamp,

@@ -10,7 +10,6 @@ import json
 import os
 import random
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 from fake_controller import FakeController, running_controller
+from loopback_parts import free_port
 from service_process import ServiceProcess, service_process
 from service_site import Client, publisher, subscriber
 
@@ -145,12 +145,6 @@ def one_round(running: ServiceProcess, parties: list[Party], coins: random.Rando
     while any(Path(f"/proc/{child}/stat").exists() for child in children):
         assert time.monotonic() < until, "the planner outlives the service"
         time.sleep(0.01)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def kill_rounds(folder: Path, rounds: int, state: str | None = None) -> None:

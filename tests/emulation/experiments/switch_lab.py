@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ def until(true: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS
     raise RuntimeError(f"not within {seconds:g} s: {what}\n{logs}")
 
 
-class Parts:
+class Parts(ABC):
     """Agent and controller as processes, and traffic between hosts. It all ends with the sandbox.
 
     ``switches`` is what the controller is told of them.
@@ -88,12 +89,13 @@ class Parts:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._streams = 0
 
+    @abstractmethod
     def address(self, host: str) -> str:
-        raise NotImplementedError
+        """Of a host."""
 
+    @abstractmethod
     def on(self, host: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start the program of streams on a host."""
-        raise NotImplementedError
 
     def start(self, name: str, command: list[str]) -> None:
         with (RUN / f"{name}.log").open("ab") as log:
