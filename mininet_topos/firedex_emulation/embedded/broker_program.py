@@ -1,16 +1,17 @@
-"""Runs aMQTT, a broker in Python, on the port that is named; says when it is ready."""
+"""Runs aMQTT, a broker in Python that speaks MQTT 3.1.1, where it is told: HOST PORT."""
 
 import asyncio
 import sys
 
 from amqtt.broker import Broker
 
+__all__: list[str] = []
 
-async def main(port: int) -> None:
-    """Serve until killed."""
+
+async def _run(host: str, port: str) -> None:
     broker = Broker(
         {
-            "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
+            "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}"}},
             "plugins": {
                 "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}
             },
@@ -21,4 +22,5 @@ async def main(port: int) -> None:
     await asyncio.Event().wait()
 
 
-asyncio.run(main(int(sys.argv[1])))
+if __name__ == "__main__":
+    asyncio.run(_run(*sys.argv[1:]))
