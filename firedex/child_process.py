@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -103,12 +102,3 @@ class ChildProcess:
             size = said.seek(0, os.SEEK_END)
             said.seek(max(self._begins_at, size - LAST_WORDS_BYTES))
             return said.read().decode("utf-8", "replace").strip()
-
-    def wait_until_it_answers(self, host: str, port: int, seconds: float) -> bool:
-        """Wait for a port of it; False if it ends before, or does not answer in time."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and self.exit_code() is None:
-            if answers(host, port):
-                return True
-            time.sleep(0.05)
-        return False
