@@ -31,9 +31,9 @@ def other_broker() -> Iterator[int]:
     if importlib.util.find_spec("amqtt") is None:
         pytest.skip("amqtt is not installed")
     port = free_port()
-    program = "firedex_emulation.embedded.broker_program"
+    program = Path(__file__).with_name("amqtt_program.py")
     with subprocess.Popen(
-        [sys.executable, "-m", program, "127.0.0.1", str(port)],
+        [sys.executable, str(program), str(port)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
