@@ -96,8 +96,9 @@ def emulate(
     """Run a scenario on real switches, in several ways, and measure what is delivered.
 
     Mininet and Open vSwitch in a sandbox of their own: nothing of it is left when it ends. Needs
-    root, but for --embedded. The ways: none (one class, no drop rates), priority (classes, no drop rates), firedex. The
-    scenario's timeline happens on the way; the report says how predictions held.
+    root, but for --embedded. The ways: none (one class, no drop rates), priority (classes, no drop
+    rates), firedex. The scenario's timeline happens on the way; the report says how predictions
+    held.
     """
     if clean:
         _clean(as_json)

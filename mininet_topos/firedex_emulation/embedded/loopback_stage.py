@@ -22,6 +22,7 @@ from firedex_emulation.stage import PATIENCE_SECONDS, Performance
 
 __all__ = ["LoopbackStage", "check_embedded"]
 
+HERE = "firedex_emulation.embedded"
 POLL_SECONDS = 0.05
 ENDLESS = ("--buffer-bytes", str(2**30), "--buffer-seconds", "3600")
 
@@ -82,9 +83,12 @@ class LoopbackStage:
         self._service = (parts, self._addresses.free_port(parts))
         self._gateway = (parts, self._addresses.free_port(parts))
         self._link = (link, self._addresses.free_port(link))
+        # All at once, since each takes a second or more, and none needs the others to start.
         for part in self._all_parts():
             self._parts[part.name] = part
             self._start_part(part)
+        for part in self._parts.values():
+            self._wait_until_ready(part)
 
     def _all_parts(self) -> tuple[_Part, ...]:
         site, whole = self.run_folder / "site.json", self.run_folder / "scenario.json"
@@ -109,7 +113,7 @@ class LoopbackStage:
         return (
             _Part(
                 name="broker",
-                command=_module("broker_program", self._broker[0], str(self._broker[1])),
+                command=_python(f"{HERE}.broker_program", self._broker[0], str(self._broker[1])),
                 ready=lambda: answers(*self._broker),
             ),
             _Part(
@@ -121,12 +125,12 @@ class LoopbackStage:
             ),
             _Part(
                 name="gateway",
-                command=firedex_command("gateway", *gateway, *(() if self._bounded else ENDLESS)),
+                command=_python("firedex.gateway", *gateway, *(() if self._bounded else ENDLESS)),
                 ready=lambda: answers(*self._gateway),
             ),
             _Part(
                 name="link",
-                command=_module("link_program", orders.to_argument()),
+                command=_python(f"{HERE}.link_program", orders.to_argument()),
                 ready=lambda: answers(*self._link),
             ),
         )
@@ -187,6 +191,7 @@ class LoopbackStage:
         self._children.pop(part).kill()
         time.sleep(down_seconds)
         self._start_part(self._parts[part])
+        self._wait_until_ready(self._parts[part])
 
     def notes(self) -> tuple[str, ...]:
         """Says what this is not."""
@@ -195,13 +200,17 @@ class LoopbackStage:
     # -- processes ---------------------------------------------------------------------------------
 
     def _start_part(self, part: _Part) -> None:
-        child = ChildProcess(part.command, self.run_folder / f"{part.name}.log")
-        self._children[part.name] = child
+        log = self.run_folder / f"{part.name}.log"
+        self._children[part.name] = ChildProcess(part.command, log)
+
+    def _wait_until_ready(self, part: _Part) -> None:
         until = time.monotonic() + PATIENCE_SECONDS
         while not part.ready():
             self._check()
             if time.monotonic() > until:
-                raise PartFailed(part.name, f"not ready in time\n{child.last_words()}")
+                raise PartFailed(
+                    part.name, f"not ready in time\n{self._children[part.name].last_words()}"
+                )
             time.sleep(POLL_SECONDS)
 
     def _service_is_well(self) -> bool:
@@ -233,6 +242,5 @@ def _text(address: tuple[str, int]) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def _module(program: str, *arguments: str) -> list[str]:
-    module = f"firedex_emulation.embedded.{program}"
+def _python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-W", "ignore", "-m", module, *arguments]
