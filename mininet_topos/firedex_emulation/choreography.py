@@ -63,6 +63,7 @@ def conduct(
     ended = time.time()
     time.sleep(GRACE_SECONDS)
     report("gathering records")
+    link_facts = stage.link_facts()
     (run / "stop").touch()
     visits = {name: _visits(stage, name) for name in subscribers}
     return Observation(
@@ -73,6 +74,7 @@ def conduct(
         configurations=_configurations(stage.service),
         actions=actions,
         stalled_seconds=stalls.stalled_seconds,
+        link_facts=link_facts,
     ).with_notes((*notes, *stage.notes()))
 
 

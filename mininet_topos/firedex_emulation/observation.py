@@ -1,7 +1,7 @@
 """What a run leaves beside its delivery records: who sent, who was there, what changed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -66,7 +66,7 @@ class Observation:
     actions: tuple[Action, ...] = ()
     stalled_seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    link: Mapping[str, Any] = field(default_factory=dict)
+    link_facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def with_notes(self, notes: tuple[str, ...]) -> "Observation":
         """With more to say; nothing twice."""
@@ -108,5 +108,5 @@ class Observation:
             actions=tuple(Action(**action) for action in plain["actions"]),
             stalled_seconds=plain["stalled_seconds"],
             notes=tuple(plain["notes"]),
-            link=plain["link"],
+            link_facts=plain["link_facts"],
         )

@@ -100,9 +100,9 @@ def _introduction(
     transport = measured[0].transport if measured else orders.scenario.transport
     over = "MQTT-SN over UDP" if transport == "udp" else "MQTT over TCP"
     pages.text(
-        f"{orders.seconds:g} s of traffic each way, the same events each time (seed {orders.seed}), "
-        f"{over}, on {orders.where}. Delays are of delivered events, from publishing to the "
-        "subscriber's callback, by one clock. Predictions were made by the service before the "
+        f"{orders.seconds:g} s of traffic each way, the same events each time "
+        f"(seed {orders.seed}), {over}, on {orders.where}. Delays are of delivered events, from "
+        "publishing to the subscriber's callback, by one clock. Predictions were made by the service before the "
         "traffic, from declared rates; intervals are 95 % (batch means)."
     )
 

@@ -1,6 +1,6 @@
 """Where a run takes place: what the choreography asks of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -50,6 +50,9 @@ class Stage(Protocol):
 
     def kill(self, part: str, down_seconds: float) -> None:
         """Kill a part, and start it again after a while; returns when it runs."""
+
+    def link_facts(self) -> Mapping[str, Sequence[str]]:
+        """The queues as they are set up, read back: by switch, a line for each class."""
 
     def notes(self) -> tuple[str, ...]:
         """What is wrong with the stage itself."""

@@ -1,6 +1,7 @@
 """The stage of real switches: Mininet hosts in a sandbox, the site's parts as processes on them."""
 
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,21 @@ class SwitchStage:
         """Kill a part, and start it again after a while; returns when it runs."""
         self._processes.kill(part, down_seconds)
 
+    def link_facts(self) -> Mapping[str, Sequence[str]]:
+        """What ``tc`` says of the ports to subscribers."""
+        return {
+            name: _classes_of(switch.hosts_port)
+            for name, switch in self._network.managed.items()
+            if switch.hosts_port
+        }
+
     def notes(self) -> tuple[str, ...]:
         """What is wrong with the switches' queues."""
         return self._processes.switch_notes()
+
+
+def _classes_of(port: str) -> list[str]:
+    shown = subprocess.run(
+        ["tc", "class", "show", "dev", port], capture_output=True, text=True, check=False
+    )
+    return sorted(line for line in shown.stdout.splitlines() if " htb " in line)
