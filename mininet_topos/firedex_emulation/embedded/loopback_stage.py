@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from types import TracebackType
 from firedex.child_process import ChildProcess, answers, firedex_command
 from firedex.service_access import ServiceAccess, ServiceAccessError
 from firedex.wire import Scenario, to_json
+from firedex_emulation.embedded.link_paths import port_settings
 from firedex_emulation.embedded.link_program import LinkOrders
 from firedex_emulation.embedded.run_addresses import MOST_SUBSCRIBERS, RunAddresses
 from firedex_emulation.emulation_orders import EMBEDDED_LABEL
@@ -192,6 +193,16 @@ class LoopbackStage:
         time.sleep(down_seconds)
         self._start_part(self._parts[part])
         self._wait_until_ready(self._parts[part])
+
+    def link_facts(self) -> Mapping[str, Sequence[str]]:
+        """What the link was told."""
+        facts: dict[str, list[str]] = {}
+        for (switch, towards), port in port_settings(self._scenario).items():
+            facts.setdefault(switch, []).append(
+                f"to {towards or 'subscribers'}: {port.bits_per_second:g} bit/s, "
+                f"{port.classes} classes, {port.buffer.packets} packets ({port.buffer.kind})"
+            )
+        return facts
 
     def notes(self) -> tuple[str, ...]:
         """Says what this is not."""
