@@ -85,6 +85,7 @@ def _place(file: Path, site: Site) -> Place:
     logs = folder / site.logs if site.logs else state / "logs"
     for made in (state, logs):
         made.mkdir(parents=True, exist_ok=True)
+    find_program("setpriv", "util-linux")
     here = site.broker.at is None
     mosquitto = find_program("mosquitto", "mosquitto") if here else ""
     return Place(folder=folder, state=state, logs=logs, mosquitto=mosquitto)

@@ -98,7 +98,7 @@ def alarms(way: dict[str, Any]) -> dict[str, Any]:
 def test_firedex_delivers_the_alarms_and_sooner(tmp_path: Path) -> None:
     """At twice what the link carries, by real clients through the userspace link."""
     out = tmp_path / "out"
-    run = Run(tmp_path, "--compare", "none,firedex", "--duration", "4", "--out", str(out))
+    run = Run(tmp_path, "--compare", "none,firedex", "--duration", "3", "--out", str(out))
     try:
         printed, _ = run.process.communicate(timeout=PATIENCE_SECONDS)
     finally:

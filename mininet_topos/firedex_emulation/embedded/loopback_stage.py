@@ -7,17 +7,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from firedex.child_process import ChildProcess, answers, firedex_command
+from firedex.child_process import (
+    ChildProcess,
+    ProgramMissing,
+    answers,
+    find_program,
+    firedex_command,
+)
 from firedex.service_access import ServiceAccess, ServiceAccessError
 from firedex.wire import Scenario, to_json
 from firedex_emulation.embedded.link_paths import port_settings
 from firedex_emulation.embedded.link_program import LinkOrders
 from firedex_emulation.embedded.run_addresses import MOST_SUBSCRIBERS, RunAddresses
 from firedex_emulation.emulation_orders import EMBEDDED_LABEL
-from firedex_emulation.errors import EmulationError, PartFailed, TopologyRefused
+from firedex_emulation.errors import CannotEmulate, EmulationError, PartFailed, TopologyRefused
 from firedex_emulation.party_orders import PartyOrders
 from firedex_emulation.stage import PATIENCE_SECONDS, Performance
 
@@ -29,7 +36,13 @@ ENDLESS = ("--buffer-bytes", str(2**30), "--buffer-seconds", "3600")
 
 
 def check_embedded(scenario: Scenario) -> None:
-    """Raise TopologyRefused for what this stage cannot do."""
+    """Raise CannotEmulate for what is missing, TopologyRefused for what this stage cannot do."""
+    try:
+        find_program("setpriv", "util-linux")
+    except ProgramMissing as error:
+        raise CannotEmulate(str(error)) from error
+    if find_spec("amqtt") is None:
+        raise CannotEmulate("not installed: the broker aMQTT (pip install amqtt)")
     if len(scenario.subscribers) > MOST_SUBSCRIBERS:
         raise TopologyRefused(
             "embedded", f"{len(scenario.subscribers)} subscribers; {MOST_SUBSCRIBERS} at most"
