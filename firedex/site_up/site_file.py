@@ -46,10 +46,18 @@ def _switch(text: str) -> str:
     return text
 
 
+def _agent(text: str) -> str:
+    name, equals, url = text.partition("=")
+    http_address(url if equals else name)
+    return text
+
+
 Text = Annotated[str, Field(strict=True, min_length=1)]
 HostPort = Annotated[Text, AfterValidator(_host_port)]
 Url = Annotated[Text, AfterValidator(_url)]
 SwitchText = Annotated[Text, AfterValidator(_switch)]
+AgentText = Annotated[Text, AfterValidator(_agent)]
+"""``URL`` for all switches, or ``NAME=URL`` for one."""
 
 
 @value
@@ -84,7 +92,7 @@ class ControllerPart:
     """The controller and its switches."""
 
     switches: tuple[SwitchText, ...] = ()
-    agents: tuple[Text, ...] = ()
+    agents: tuple[AgentText, ...] = ()
     listen: HostPort = "127.0.0.1:6653"
     api: HostPort = "127.0.0.1:8080"
     framework: Literal["os-ken", "ryu"] | None = None

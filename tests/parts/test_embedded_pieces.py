@@ -123,7 +123,8 @@ def test_what_loopback_cannot_do_is_named_as_left_out() -> None:
     cut = LinkChange(at_seconds=1.0, from_="a", to="b", up=False)
     assert "left out: a–b down" in (carried_out(cut, stage).trouble or "")
     kill = PartKill(at_seconds=1.0, part="controller")
-    assert "left out: there is no controller" in (carried_out(kill, stage).trouble or "")
+    assert "there is no controller" in (carried_out(kill, stage).trouble or "")
+    assert [note.partition(":")[0] for note in stage.notes()[1:]] == ["left out", "left out"]
 
 
 def test_what_cannot_run_is_refused() -> None:

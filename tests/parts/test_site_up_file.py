@@ -43,6 +43,12 @@ def written(folder: Path, text: str) -> Path:
         ),
         ("controller: {}\n", 2, "controller.switches", "is required"),
         ("controller: {switches: [core=1]}\n", 2, "controller.switches[0]", "there are fireground"),
+        (
+            "controller: {switches: [fireground=1], agents: [fireground=x]}\n",
+            2,
+            "controller.agents[0]",
+            "http://HOST:PORT",
+        ),
         ("controller: {switches: [core]}\n", 2, "controller.switches[0]", "is not a switch"),
         ("broker: {}\nbroker: {}\n", 3, "broker", "is given twice"),
     ],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from firedex.child_process import (
     ChildProcess,
@@ -68,6 +69,7 @@ class LoopbackStage:
         self._scenario, self._bounded = scenario, bounded
         self._children: dict[str, ChildProcess] = {}
         self._parts: dict[str, _Part] = {}
+        self._left_out: list[str] = []
         self._undo = ExitStack()
 
     def __enter__(self) -> "LoopbackStage":
@@ -194,14 +196,12 @@ class LoopbackStage:
 
     def set_link(self, one: str, other: str, *, up: bool) -> None:
         """Refused: there is one link, between subscribers and gateway."""
-        raise EmulationError(
-            f"left out: {one}–{other} {'up' if up else 'down'}; links fail on real switches only"
-        )
+        self._leave_out(f"{one}–{other} {'up' if up else 'down'}; links fail on real switches only")
 
     def kill(self, part: str, down_seconds: float) -> None:
         """Kill a part, and start it again after a while; returns when it runs."""
         if part not in self._parts:
-            raise EmulationError(f"left out: there is no {part} without real switches")
+            self._leave_out(f"the kill; there is no {part} without real switches")
         self._children.pop(part).kill()
         time.sleep(down_seconds)
         self._start_part(self._parts[part])
@@ -218,8 +218,13 @@ class LoopbackStage:
         return facts
 
     def notes(self) -> tuple[str, ...]:
-        """Says what this is not."""
-        return (EMBEDDED_LABEL,)
+        """What this is not, and what of the timeline it has left out."""
+        return (EMBEDDED_LABEL, *self._left_out)
+
+    def _leave_out(self, what: str) -> NoReturn:
+        said = f"left out: {what}"
+        self._left_out.append(said)
+        raise EmulationError(said)
 
     # -- processes ---------------------------------------------------------------------------------
 
