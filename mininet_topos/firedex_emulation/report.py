@@ -102,8 +102,8 @@ def _introduction(
     pages.text(
         f"{orders.seconds:g} s of traffic each way, the same events each time "
         f"(seed {orders.seed}), {over}, on {orders.where}. Delays are of delivered events, from "
-        "publishing to the subscriber's callback, by one clock. Predictions were made by the service before the "
-        "traffic, from declared rates; intervals are 95 % (batch means)."
+        "publishing to the subscriber's callback, by one clock. Predictions were made by the "
+        "service before the traffic, from declared rates; intervals are 95 % (batch means)."
     )
 
 
