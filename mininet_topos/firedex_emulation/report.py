@@ -219,7 +219,7 @@ def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
 
 
 def _outages(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
-    head = ("failure", "at", "class", "longest silence", "lost", "")
+    head = ("failure", "at", "class", "all was lost for", "lost", "")
     rows = [
         (row.what, f"{row.at_seconds:.1f} s", str(row.priority), delay_text(row.seconds))
         + (str(row.lost), "")
