@@ -102,8 +102,8 @@ def _introduction(
     pages.text(
         f"{orders.seconds:g} s of traffic each way, the same events each time "
         f"(seed {orders.seed}), {over}, on {orders.where}. Delays are of delivered events, from "
-        "publishing to the subscriber's callback, by one clock. Predictions were made by the service before the "
-        "traffic, from declared rates; intervals are 95 % (batch means)."
+        "publishing to the subscriber's callback, by one clock. Predictions were made by the "
+        "service before the traffic, from declared rates; intervals are 95 % (batch means)."
     )
 
 
@@ -219,7 +219,7 @@ def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
 
 
 def _outages(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
-    head = ("failure", "at", "class", "longest silence", "lost", "")
+    head = ("failure", "at", "class", "all was lost for", "lost", "")
     rows = [
         (row.what, f"{row.at_seconds:.1f} s", str(row.priority), delay_text(row.seconds))
         + (str(row.lost), "")
