@@ -24,7 +24,13 @@ from firedex.wire import (
 from firedex.wire import Subscriber as SubscriberValue
 from firedex.wire.addresses import parse_host_port
 from firedex.wire.workload import Transport
-from firedex_clients.client_plan import ClientPlan, PlannedFlow, plain_plan, plan_of
+from firedex_clients.client_plan import (
+    ClientPlan,
+    PlannedFlow,
+    Translation,
+    plain_plan,
+    plan_of,
+)
 from firedex_clients.connection_loop import ConnectionLoop
 from firedex_clients.errors import ClientError, Closed, ConnectionRefused, ServiceAbsent
 from firedex_clients.event import Event, OnEvent
@@ -52,7 +58,9 @@ class Subscriber:
     connections: it must be quick. Without it, ``subscribe`` returns a stream to iterate over.
 
     ``broker`` (HOST:PORT) is where one plain connection goes if the service was never there, until
-    it is; ``plan_file`` keeps the last plan for a start without the service.
+    it is; ``plan_file`` keeps the last plan for a start without the service. Where something on the
+    way translates addresses, ``source_address`` is where connections leave from, and ``gateway``
+    (HOST:PORT) where they go, instead of what the plan says.
     """
 
     def __init__(
@@ -69,11 +77,17 @@ class Subscriber:
         plan_file: Path | None = None,
         on_delivery: OnDelivery | None = None,
         report_seconds: float = REPORT_SECONDS,
+        source_address: str | None = None,
+        gateway: str | None = None,
     ) -> None:
         self._service = ServiceClient(service_url, token)
         self._id, self._switch, self._role, self._transport = id, switch, role, transport
         self._address = IPv4Address(address)
         self._broker = None if broker is None else parse_host_port(broker)
+        self._translation = Translation(
+            source_address=source_address,
+            gateway=None if gateway is None else parse_host_port(gateway),
+        )
         self._plan_file = plan_file
         self._report_seconds = report_seconds
         self._statistics = FlowStatistics(id)
@@ -291,7 +305,7 @@ class Subscriber:
         wanted = self._subscriptions.all()
         names = [each.filter for each in wanted]
         if self._configuration is not None:
-            return plan_of(self._configuration, self._id, names)
+            return self._translation.applied_to(plan_of(self._configuration, self._id, names))
         host, port = self._broker or ("", 0)
         lasting = any(each.subscription.qos for each in wanted)
         return plain_plan(host, port, names, lasting=lasting)

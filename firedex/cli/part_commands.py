@@ -24,6 +24,7 @@ EXTRAS = {
     "subscriptions": "service",
     "switch-agent": "controller",
     "tokens": "service",
+    "up": "service",
     "what-if": "service",
 }
 
