@@ -6,6 +6,7 @@ import json
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from firedex_clients.pub_command import pub
 from firedex_clients.sub_command import sub
 
 LOG = LogUtility(weight=1.0)
+SUB = "from firedex_clients.sub_command import sub; sub()"
 
 
 class Site:
@@ -242,22 +244,26 @@ def test_sub_prints_what_pub_publishes(site: Site, address: str, tmp_path: Path)
     site.service.set_plan({"cli/#": 3})
     records = tmp_path / "records.parquet"
     arguments = ["cli/#", "--utility", "5", "--service", site.url, "--address", address]
-    arguments += ["--id", "cli", "-v", "-C", "2", "-W", "15", "--records", str(records)]
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(CliRunner().invoke(sub, arguments)))
-    thread.start()
-    broker = f"127.0.0.1:{site.broker}"
-    wait_until(lambda: "cli" in site.service.subscribers, "it to register")
+    arguments += ["--id", "cli", "-v", "-C", "2", "--records", str(records)]
+    # A process of its own: CliRunner takes the standard output of this whole process for itself.
+    with subprocess.Popen(
+        [sys.executable, "-c", SUB, *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            wait_until(lambda: "cli" in site.service.subscribers, "it to register")
+            publication = ["cli/1", "-m", "hello", "--broker", f"127.0.0.1:{site.broker}"]
 
-    def done() -> bool:
-        CliRunner().invoke(pub, ["cli/1", "-m", "hello", "--broker", broker])
-        return not thread.is_alive()
+            def done() -> bool:
+                assert CliRunner().invoke(pub, publication).exit_code == 0
+                return process.poll() is not None
 
-    wait_until(done, "two events")
-    thread.join()
-    (result,) = results
-    assert result.exit_code == 0, result.output
-    first = result.output.splitlines()[0]
+            wait_until(done, "two events", seconds=2 * PATIENCE_SECONDS)
+            assert process.stdout is not None
+            output = process.stdout.read()
+        finally:
+            process.kill()
+    assert process.returncode == 0, output
+    first = output.splitlines()[0]
     assert first.startswith("cli/1 [flow 3 priority 3, ")
     assert first.endswith(" ms] hello")
     assert site.service.subscribers["cli"].subscriber.subscriptions[0].utility == LogUtility(
