@@ -45,6 +45,7 @@ from firedex_clients.flow_connection import (
     FlowSettings,
     Wanted,
 )
+from firedex_clients.flow_filters import FlowFilters
 
 __all__ = ["SnFlow"]
 
@@ -72,7 +73,7 @@ class _Asked:
     tries: int = 1
 
 
-class SnFlow:
+class SnFlow(FlowFilters):
     """Connects from its flow's two ports in turn, and again whenever the gateway is lost."""
 
     def __init__(
@@ -84,12 +85,9 @@ class SnFlow:
         client_id: str,
         lasting: bool = False,
     ) -> None:
+        super().__init__(lasting=lasting)
         self._loop, self.settings, self._listener = loop, settings, listener
-        self._client_id, self._lasting = client_id, lasting
-        self.wanted: dict[str, Wanted] = {}
-        self.granted: set[str] = set()
-        self.leaving: dict[str, int] = {}
-        self.connects = self.revision = 0
+        self._client_id = client_id
         self._back_off = BackOff()
         self._socket: socket.socket | None = None
         self._asked: dict[int, _Asked] = {}
@@ -132,23 +130,19 @@ class SnFlow:
 
     def want(self, wanted: Wanted) -> None:
         """Subscribe, now or as soon as there is a connection."""
-        self.wanted[wanted.filter] = wanted
-        self.leaving.pop(wanted.filter, None)
-        self.revision += 1
+        self._add(wanted)
         if self._up:
             self._subscribe(wanted)
 
     def unwant(self, name: str) -> None:
         """Unsubscribe."""
-        if self.wanted.pop(name, None) is None:
-            return
-        self.granted.discard(name)
-        self.revision += 1
-        if self._up:
-            self.revision += 1
-            self.leaving[name] = self.revision
-            number = self._new_id()
-            self._ask(number, Unsubscribe(message_id=number, topic=name), name)
+        if self._remove(name, up=self._up) and self._up:
+            self._unsubscribe(name)
+
+    def _unsubscribe(self, name: str) -> None:
+        number = self._new_id()
+        self._ask(number, Unsubscribe(message_id=number, topic=name), name)
+        self._unsubscription_sent(name, number)
 
     def close(self) -> None:
         """Say goodbye and end for good."""
@@ -158,6 +152,10 @@ class SnFlow:
         if self._socket is None:
             self._closed = True
             return
+        if self._lasting:
+            # The gateway keeps the session at the broker: let it collect nothing more.
+            for number, name in enumerate(self.wanted, start=1):
+                self._say(Unsubscribe(message_id=number, topic=name))
         self._say(Disconnect())
         self._loop.later(FAREWELL_SECONDS, self._end)
 
@@ -193,9 +191,8 @@ class SnFlow:
         if self._ticking is not None:
             self._ticking.cancel()
         self._socket, self._up = None, False
-        self.granted.clear()
         self._asked.clear()
-        self.leaving.clear()
+        self._nothing_in_force()
         self._listener.lost(self)
 
     def _lost(self, why: str) -> None:
@@ -293,17 +290,12 @@ class SnFlow:
                 self._end()
             else:
                 self._lost("the gateway says goodbye")
+        elif isinstance(message, Unsuback):
+            self._on_unsuback(message)
         elif not isinstance(message, PingResp):
             number = getattr(message, "message_id", None)
-            asked = None if number is None else self._asked.pop(number, None)
-            if asked is not None and isinstance(message, Unsuback):
-                last = self.leaving.get(asked.name)
-                self._loop.later(LEAVING_SECONDS, partial(self._has_left, asked.name, last))
-
-    def _has_left(self, name: str, time_of: int | None) -> None:
-        if self.leaving.get(name) == time_of:
-            self.leaving.pop(name, None)
-            self.revision += 1
+            if number is not None:
+                self._asked.pop(number, None)
 
     def _on_connack(self, message: Connack) -> None:
         if self._asked.pop(CONNECTING, None) is None:
@@ -314,6 +306,8 @@ class SnFlow:
         self._back_off.succeeded()
         self._up = True
         self.connects += 1
+        for name in self._take_stale():
+            self._unsubscribe(name)
         for wanted in self.wanted.values():
             self._subscribe(wanted)
 
@@ -335,6 +329,12 @@ class SnFlow:
         if asked.name in self.wanted:
             self.granted.add(asked.name)
             self._listener.granted(self, asked.name)
+
+    def _on_unsuback(self, message: Unsuback) -> None:
+        self._asked.pop(message.message_id, None)
+        left = self._unsubscription_acknowledged(message.message_id)
+        if left is not None:
+            self._loop.later(LEAVING_SECONDS, partial(self._has_left, *left))
 
     def _on_publish(self, message: Publish) -> None:
         topic = self._topic(message)

@@ -18,14 +18,29 @@ import paho.mqtt.client as mqtt
 import pytest
 from click.testing import CliRunner
 from fake_service import FakeService, running_service
-from loopback_parts import PATIENCE_SECONDS, Listener, coins, free_port, running_relay, wait_until
+from loopback_parts import (
+    PATIENCE_SECONDS,
+    Listener,
+    coins,
+    free_port,
+    mosquitto,
+    running_relay,
+    wait_until,
+)
 from paho.mqtt.enums import CallbackAPIVersion
 from restarting_parts import GatewayProcess
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
 from firedex.wire import LogUtility
-from firedex_clients import ClientError, Event, Publisher, ServiceRefused, Subscriber
+from firedex_clients import (
+    ClientError,
+    Event,
+    NotAcknowledged,
+    Publisher,
+    ServiceRefused,
+    Subscriber,
+)
 from firedex_clients.delivery_log import read_records
 from firedex_clients.pub_command import pub
 from firedex_clients.sub_command import sub
@@ -129,6 +144,82 @@ def test_a_callback_that_raises_ends_nothing(site: Site, address: str) -> None:
         for _ in range(3):
             client.publish("raises", b"")
         wait_until(lambda: len(seen) == 3, "all three")
+
+
+def test_leaving_out_of_a_callback(site: Site, address: str) -> None:
+    """The thread that runs callbacks is the one that all connections end in."""
+    left, crew = threading.Event(), site.crew(address)
+
+    def leave(_: Event) -> None:
+        crew.__exit__(None, None, None)
+        left.set()
+
+    events = crew.subscribe("leave/2", utility=LOG)
+    crew.subscribe("leave/1", utility=LOG, on_event=leave)
+    crew.__enter__()
+    loop = crew._loop
+    assert loop is not None
+    with Publisher("127.0.0.1", site.broker, id="p") as client:
+        client.publish("leave/1", b"")
+        assert left.wait(PATIENCE_SECONDS), "it waits for itself"
+    assert loop.join(PATIENCE_SECONDS), "its thread has ended"
+    assert list(events) == []
+
+
+def test_leaving_while_a_callback_blocks(
+    site: Site, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firedex_clients.subscriber.PATIENCE_SECONDS", 0.2)
+    entered, go_on, crew = threading.Event(), threading.Event(), site.crew(address)
+
+    def block(_: Event) -> None:
+        entered.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    crew.subscribe("block", utility=LOG, on_event=block)
+    with monkeypatch.context() as patient:
+        patient.setattr("firedex_clients.subscriber.PATIENCE_SECONDS", PATIENCE_SECONDS)
+        crew.__enter__()
+    loop = crew._loop
+    assert loop is not None
+    with Publisher("127.0.0.1", site.broker, id="p") as client:
+        client.publish("block", b"")
+        assert entered.wait(PATIENCE_SECONDS)
+    crew.__exit__(None, None, None)
+    go_on.set()
+    assert loop.join(PATIENCE_SECONDS), "all ends when the callback returns"
+
+
+# -- publishers and outages ------------------------------------------------------------------------
+
+
+def test_what_is_published_in_an_outage_is_waited_for(tmp_path: Path) -> None:
+    port = free_port()
+    with mosquitto(tmp_path, port):
+        publisher = Publisher("127.0.0.1", port, id="p").__enter__()
+        client = publisher._client
+    wait_until(lambda: not client.is_connected(), "the outage to be noticed")
+    publisher.publish("outage", b"kept", qos=1, retain=True)
+    with mosquitto(tmp_path, port):
+        publisher.__exit__(None, None, None)
+        with Listener(port) as plain:
+            plain.subscribe("outage")
+            plain.wait_for(b"kept")
+
+
+def test_what_was_never_acknowledged_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firedex_clients.publisher.PATIENCE_SECONDS", 0.1)
+    with mosquitto(tmp_path) as port:
+        publisher = Publisher("127.0.0.1", port, id="p").__enter__()
+        client = publisher._client
+    wait_until(lambda: not client.is_connected(), "the outage to be noticed")
+    publisher.publish("outage", b"lost")
+    publisher.publish("outage", b"lost too", qos=1)
+    with pytest.raises(NotAcknowledged, match="1 events"):
+        publisher.__exit__(None, None, None)
+    assert client._thread is None or not client._thread.is_alive()
 
 
 def test_what_is_declared_is_registered_and_listed(site: Site, address: str) -> None:
@@ -280,6 +371,36 @@ def test_sub_says_what_is_wrong() -> None:
     result = CliRunner().invoke(sub, ["a", "--address", "127.0.0.1", "--service", away])
     assert result.exit_code == 2
     assert "does not answer" in result.stderr
+
+
+def test_sub_lists_topics_without_a_filter(site: Site, address: str) -> None:
+    publisher = Publisher("127.0.0.1", site.broker, id="p", service_url=site.url, switch="lan")
+    publisher.declare("listed/1", event_bytes=10, rate_per_second=2.0)
+    with publisher:
+        pass
+    options = ["--service", site.url, "--address", address]
+    result = CliRunner().invoke(sub, ["--topics", *options])
+    assert (result.exit_code, result.output) == (0, "listed/1\n")
+    result = CliRunner().invoke(sub, options)
+    assert result.exit_code == 2
+    assert "name at least one FILTER" in result.stderr
+
+
+def test_sub_interrupted_at_once_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("firedex_clients.sub_command.Subscriber", interrupted)
+    result = CliRunner().invoke(sub, ["a", "-C", "1", "--address", "127.0.0.1"])
+    assert result.exit_code == 27
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_pub_says_that_a_host_is_unknown(transport: str) -> None:
+    arguments = ["t", "-m", "x", "--broker", "no-such-host.invalid:1", "--transport", transport]
+    result = CliRunner().invoke(pub, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("firedex: no-such-host.invalid:1: ")
 
 
 def test_sub_ends_after_its_time_with_mosquittos_code(site: Site, address: str) -> None:

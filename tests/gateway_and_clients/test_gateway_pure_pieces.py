@@ -155,7 +155,7 @@ def test_what_is_stale_is_shed_when_its_turn_comes() -> None:
 def test_an_event_is_new_exactly_once(numbers: list[int]) -> None:
     seen, known = Seen(), set[int]()
     for number in numbers:
-        assert seen.is_new(b"origin", number) is (number not in known)
+        assert seen.is_new("t", b"origin", number) is (number not in known)
         known.add(number)
     if numbers:
         expected = set(range(numbers[0], max(known) + 1)) - known
@@ -164,10 +164,19 @@ def test_an_event_is_new_exactly_once(numbers: list[int]) -> None:
 
 def test_far_gaps_are_counted_in_bounded_memory() -> None:
     seen = Seen()
-    for number in (1, 10_000_000, 20_000_000):
-        assert seen.is_new(b"o", number)
-    assert seen.missing == 20_000_000 - 3
-    assert not seen.is_new(b"o", 1)
+    for number in (1, 1_000_000, 2_000_000):
+        assert seen.is_new("t", b"o", number)
+    assert seen.missing == 2_000_000 - 3
+    assert seen.is_new("t", b"o", 1) is False
+
+
+def test_a_forged_number_silences_nobody() -> None:
+    seen = Seen()
+    assert seen.is_new("t", b"o", 7)
+    assert seen.is_new("of others", b"o", 1000), "another topic is another stream"
+    assert seen.is_new("t", b"o", 7 + 2**20 + 1) is None, "and nobody jumps so far"
+    assert seen.is_new("t", b"o", 8)
+    assert seen.missing == 0
 
 
 # -- MQTT-SN ---------------------------------------------------------------------------------------

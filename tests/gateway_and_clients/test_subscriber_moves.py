@@ -6,12 +6,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from fake_service import FakeService, running_service
-from loopback_parts import Listener, coins, running_relay, wait_until
+from loopback_parts import Listener, coins, free_port, running_relay, wait_until
 from sn_parts import running_sn_gateway
 
 from firedex.gateway.flow_table import FlowTable
@@ -197,3 +197,45 @@ def test_priority_and_version_change_on_the_open_connection(
         wait_until(lambda: bool(events), "an event")
         assert (events[-1].priority, events[-1].configuration_version) == (5, version)
         assert set(relay.connections) == before
+
+
+@contextmanager
+def gateway(broker: int, flows: FlowTable, service: FakeService) -> Iterator[None]:
+    """Both transports on the ports that the service tells of."""
+    relay = Relay(("127.0.0.1", broker), flows, coins())
+    with (
+        running_relay(relay, service.gateway_port),
+        running_sn_gateway(broker, flows, port=service.udp_port),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_what_is_unwanted_while_a_lasting_flow_is_down_ends(
+    broker: int, address: str, transport: Transport
+) -> None:
+    """Its session at the broker knows nothing of that until it is told."""
+    service = FakeService(free_port(), udp_port=free_port())
+    flows, events = FlowTable(), list[Event]()
+    with ExitStack() as running, Publisher("127.0.0.1", broker, id="p") as client:
+        url = running.enter_context(running_service(service))
+        with gateway(broker, flows, service):
+            crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
+            for topic in TOPICS[:2]:
+                crew.subscribe(topic, utility=LOG, on_event=events.append, qos=1)
+            running.enter_context(crew)
+        wait_until(lambda: not crew.settled(), "the outage to be noticed")
+        crew.unsubscribe(TOPICS[0])
+        flows.follow(service.configuration())
+        with gateway(broker, flows, service):
+            wait_until(crew.settled, "the flow to be back")
+            assert crew._flows is not None
+            (place,) = crew._flows.places()
+            wait_until(lambda: not place.connection.unsubscribing, "it to be unsubscribed")
+            client.publish(TOPICS[0], b"no", qos=1)
+            client.publish(TOPICS[1], b"yes", qos=1)
+            wait_until(lambda: bool(events), "the event that is wanted")
+            assert [event.payload for event in events] == [b"yes"]
+            (flow,) = flows.flows()
+            assert flow.counts.topic(TOPICS[0].encode()).offered == 0
+            running.close()
