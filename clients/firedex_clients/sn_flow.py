@@ -8,6 +8,7 @@ import errno
 import logging
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -272,30 +273,29 @@ class SnFlow(FlowFilters):
     # -- messages ----------------------------------------------------------------------------------
 
     def _on_message(self, message: Message) -> None:
-        if isinstance(message, Publish):
-            self._on_publish(message)
-        elif isinstance(message, Connack):
-            self._on_connack(message)
-        elif isinstance(message, Suback):
-            self._on_suback(message)
-        elif isinstance(message, Register):
-            self._topics[message.topic_id] = message.topic
-            answer = Regack(topic_id=message.topic_id, message_id=message.message_id, return_code=0)
-            self._say(answer)
-        elif isinstance(message, Pubrel):
-            self._received.discard(message.message_id)
-            self._say(Pubcomp(message_id=message.message_id))
-        elif isinstance(message, Disconnect):
-            if self._closing:
-                self._end()
-            else:
-                self._lost("the gateway says goodbye")
-        elif isinstance(message, Unsuback):
-            self._on_unsuback(message)
-        elif not isinstance(message, PingResp):
-            number = getattr(message, "message_id", None)
-            if number is not None:
-                self._asked.pop(number, None)
+        handler = _HANDLERS.get(type(message))
+        if handler is not None:
+            handler(self, message)
+
+    def _on_register(self, message: Register) -> None:
+        self._topics[message.topic_id] = message.topic
+        code = ReturnCode.ACCEPTED
+        self._say(
+            Regack(topic_id=message.topic_id, message_id=message.message_id, return_code=code)
+        )
+
+    def _on_pubrel(self, message: Pubrel) -> None:
+        self._received.discard(message.message_id)
+        self._say(Pubcomp(message_id=message.message_id))
+
+    def _on_ping(self, _: PingReq) -> None:
+        self._say(PingResp())
+
+    def _on_disconnect(self, _: Disconnect) -> None:
+        if self._closing:
+            self._end()
+        else:
+            self._lost("the gateway says goodbye")
 
     def _on_connack(self, message: Connack) -> None:
         if self._asked.pop(CONNECTING, None) is None:
@@ -362,3 +362,15 @@ class SnFlow(FlowFilters):
         if message.kind == TopicKind.SHORT:
             return message.topic_id.to_bytes(2, "big").decode("utf-8", "replace")
         return self._topics.get(message.topic_id) if message.kind == TopicKind.NORMAL else None
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    Publish: SnFlow._on_publish,
+    Connack: SnFlow._on_connack,
+    Suback: SnFlow._on_suback,
+    Unsuback: SnFlow._on_unsuback,
+    Register: SnFlow._on_register,
+    Pubrel: SnFlow._on_pubrel,
+    PingReq: SnFlow._on_ping,
+    Disconnect: SnFlow._on_disconnect,
+}

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from paho.mqtt.enums import MQTTProtocolVersion
-
 from firedex.wire import (
     Configuration,
     Statistics,
@@ -87,7 +85,7 @@ class Subscriber:
         self._loop: ConnectionLoop | None = None
         self._flows: FlowSet | None = None
         self._follower: PlanFollower | None = None
-        self._versions: dict[tuple[str, int], MQTTProtocolVersion] = {}
+        self._levels: dict[tuple[str, int], int] = {}
         self._settled = threading.Event()
         self._refusal: Exception | None = None
 
@@ -311,7 +309,7 @@ class Subscriber:
             listener,
             client_id=client_id,
             lasting=flow.lasting,
-            versions=self._versions,
+            levels=self._levels,
         )
 
     def _take_statistics(self, offset: ClockOffset | None) -> tuple[Statistics, ...]:

@@ -5,7 +5,6 @@ import logging
 import socket
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from firedex.mqtt_level_choice import LevelChoice
 from firedex.wire.mqtt_names import has_wildcard
 from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.errors import ConnectionRefused, PortInUse
@@ -28,7 +28,6 @@ from firedex_clients.flow_connection import (
 )
 from firedex_clients.flow_filters import FlowFilters
 from firedex_clients.held_farewell import HeldFarewell
-from firedex_clients.mqtt_version_choice import V5, VersionChoice
 from firedex_clients.read_ahead_client import ReadAheadClient
 
 __all__ = ["TcpFlow"]
@@ -43,6 +42,7 @@ SESSION_SECONDS = 300
 PACKETS_AT_ONCE = 200
 UNSUPPORTED_VERSION = 0x84
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+V5 = MQTTProtocolVersion.MQTTv5
 RETAINED_SEND, RETAINED_IF_NEW, RETAINED_NOT = 0, 1, 2
 
 
@@ -51,7 +51,7 @@ class TcpFlow(FlowFilters):
 
     A flow with a filter at QoS 1 or 2 (``lasting``) keeps its session at the broker, so that
     nothing published while it reconnects is missed, not even after a crash. It speaks MQTT 5, or
-    3.1.1 where the broker knows no better; ``versions`` is what is known of that, by host and port.
+    3.1.1 where the broker knows no better; ``levels`` is what is known of that, by host and port.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class TcpFlow(FlowFilters):
         *,
         client_id: str,
         lasting: bool = False,
-        versions: dict[tuple[str, int], MQTTProtocolVersion] | None = None,
+        levels: dict[tuple[str, int], int] | None = None,
     ) -> None:
         super().__init__(lasting=lasting)
         self._loop, self.settings, self._listener = loop, settings, listener
         self._client_id = client_id
-        self._versions = {} if versions is None else versions
-        self._choice, self._version = VersionChoice(), V5
+        self._levels = {} if levels is None else levels
+        self._choice, self._version = LevelChoice(), V5
         self._subscriptions: dict[int, Sequence[str]] = {}
         self._latest: dict[str, int] = {}
         self._numbered = False
@@ -92,11 +92,11 @@ class TcpFlow(FlowFilters):
         if self._closing or self._dialling or self._socket is not None:
             return
         self._dialling = True
-        known = self._versions.get((self.settings.host, self.settings.port))
+        known = self._levels.get((self.settings.host, self.settings.port))
         if known is not None and not self._choice.sure:
             self._choice.learn(known)
-        if self._version != self._choice.version:
-            self._client, self._version = None, self._choice.version
+        if self._version != self._choice.level:
+            self._client, self._version = None, MQTTProtocolVersion(self._choice.level)
         try:
             self._loop.diallers.submit(self._dial)
         except RuntimeError:  # the loop has been stopped
@@ -276,9 +276,14 @@ class TcpFlow(FlowFilters):
             self._loop.want_write(opened, client.want_write())
 
     def _drop(self) -> None:
+        """End the connection, soon: paho may be in the midst of it."""
         if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+            self._loop.call(partial(self._reset, self._socket))
+
+    def _reset(self, opened: socket.socket) -> None:
+        if self._socket is opened:
+            self._lost()
+            opened.close()
 
     def _let_go(self) -> None:
         """Watch the socket no more."""
@@ -317,7 +322,7 @@ class TcpFlow(FlowFilters):
         if not self._choice.accepted():
             self._drop()
             return
-        self._versions[self.settings.host, self.settings.port] = self._version
+        self._levels[self.settings.host, self.settings.port] = self._choice.level
         self._up = True
         self.connects += 1
         stale = self._take_stale()

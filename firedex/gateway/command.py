@@ -125,7 +125,11 @@ def gateway(
     limits = BufferLimits(bytes=buffer_bytes, seconds=buffer_seconds)
     relay = Relay(broker, flows, coins, limits=limits)
     settings = SnSettings(
-        broker=broker, gateway_id=gateway_id, predefined=predefined, advertise=advertise
+        broker=broker,
+        gateway_id=gateway_id,
+        predefined=predefined,
+        advertise=advertise,
+        limits=limits,
     )
     sensors = SnGateway(settings, flows, coins)
     listening = _Listening(

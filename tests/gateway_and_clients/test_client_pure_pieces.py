@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from firedex.event_stamp import EventStamp
+from firedex.mqtt_level_choice import MQTT_3, MQTT_5, LevelChoice
 from firedex.wire import LogUtility, Subscription
 from firedex_clients import Event, flow_set
 from firedex_clients.client_plan import ClientPlan, PlannedFlow
@@ -16,43 +17,42 @@ from firedex_clients.flow_connection import FlowSettings, Wanted
 from firedex_clients.flow_filters import FlowFilters
 from firedex_clients.flow_set import FlowSet, Place
 from firedex_clients.flow_statistics import FlowStatistics
-from firedex_clients.mqtt_version_choice import V3, V5, VersionChoice
 from firedex_clients.subscriptions import Subscriptions
 
 # -- MQTT versions ---------------------------------------------------------------------------------
 
 
 def test_a_broker_that_was_away_is_spoken_to_in_mqtt_5() -> None:
-    choice = VersionChoice()
+    choice = LevelChoice()
     choice.unanswered()
-    assert choice.version == V3, "perhaps it knows nothing better"
+    assert choice.level == MQTT_3, "perhaps it knows nothing better"
     assert not choice.accepted(), "it is back, and may know MQTT 5 as well"
-    assert choice.version == V5
+    assert choice.level == MQTT_5
     assert choice.accepted()
     choice.unanswered()
-    assert (choice.version, choice.sure) == (V5, True), "later outages change nothing"
+    assert (choice.level, choice.sure) == (MQTT_5, True), "later outages change nothing"
 
 
 def test_a_broker_that_is_silent_to_mqtt_5_alone_is_spoken_to_in_3() -> None:
-    choice = VersionChoice()
+    choice = LevelChoice()
     choice.unanswered()
     choice.accepted()
     choice.unanswered()
-    assert (choice.version, choice.sure) == (V3, True)
+    assert (choice.level, choice.sure) == (MQTT_3, True)
     assert choice.accepted()
 
 
 def test_a_broker_that_goes_away_meanwhile_proves_nothing() -> None:
-    choice = VersionChoice()
+    choice = LevelChoice()
     for _ in range(5):
         choice.unanswered()
     assert not choice.sure
 
 
 def test_a_broker_that_says_so_is_believed() -> None:
-    choice = VersionChoice(V5)
+    choice = LevelChoice(MQTT_5)
     choice.refused()
-    assert (choice.version, choice.sure) == (V3, True)
+    assert (choice.level, choice.sure) == (MQTT_3, True)
 
 
 # -- closing old flows -----------------------------------------------------------------------------

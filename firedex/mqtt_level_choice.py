@@ -5,29 +5,28 @@ slow does that too, and on 3.1.1 every stamp would be lost. So when 5 has gone u
 is taken, 5 is tried once more, now that the broker is known to be there.
 """
 
-from paho.mqtt.enums import MQTTProtocolVersion
+__all__ = ["MQTT_3", "MQTT_5", "LevelChoice"]
 
-__all__ = ["V3", "V5", "VersionChoice"]
+MQTT_3, MQTT_5 = 4, 5
+"""The protocol's level, as CONNECT has it: 4 is MQTT 3.1.1."""
 
-V3, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
 
-
-class VersionChoice:
+class LevelChoice:
     """What to try next, and whether it is known to be right."""
 
-    def __init__(self, known: MQTTProtocolVersion | None = None) -> None:
-        self.version = known or V5
+    def __init__(self, known: int | None = None) -> None:
+        self.level = known or MQTT_5
         self.sure = known is not None
         self._three_is_taken = False
 
-    def learn(self, version: MQTTProtocolVersion) -> None:
+    def learn(self, level: int) -> None:
         """This it is."""
-        self.version, self.sure = version, True
+        self.level, self.sure = level, True
 
     def accepted(self) -> bool:
-        """The broker has taken the version; whether to stay with it."""
-        if self.version == V3 and not self.sure:
-            self._three_is_taken, self.version = True, V5
+        """The broker has taken the level; whether to stay with it."""
+        if self.level == MQTT_3 and not self.sure:
+            self._three_is_taken, self.level = True, MQTT_5
             return False
         self.sure = True
         return True
@@ -36,13 +35,13 @@ class VersionChoice:
         """The broker has closed, or said nothing."""
         if self.sure:
             return
-        if self.version == V5 and self._three_is_taken:
-            self.learn(V3)
+        if self.level == MQTT_5 and self._three_is_taken:
+            self.learn(MQTT_3)
         else:
-            self.version = V3 if self.version == V5 else V5
+            self.level = MQTT_3 if self.level == MQTT_5 else MQTT_5
             self._three_is_taken = False
 
     def refused(self) -> None:
-        """The broker says that it does not know the version."""
-        if self.version == V5:
-            self.learn(V3)
+        """The broker says that it does not know the level."""
+        if self.level == MQTT_5:
+            self.learn(MQTT_3)
