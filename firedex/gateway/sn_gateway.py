@@ -69,7 +69,11 @@ class SnGateway(asyncio.DatagramProtocol):
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             opened.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        opened.bind((host, port))
+        try:
+            opened.bind((host, port))
+        except OSError:
+            opened.close()
+            raise
         await loop.create_datagram_endpoint(lambda: self, sock=opened)
         self._tasks.append(asyncio.create_task(self._keep_time()))
         if self._settings.advertise is not None:

@@ -18,7 +18,7 @@ from sn_parts import running_sn_gateway
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
-from firedex.wire import LogUtility
+from firedex.wire import Configuration, LogUtility
 from firedex.wire.workload import Transport
 from firedex_clients import Event, Publisher, Subscriber
 
@@ -112,15 +112,23 @@ def test_what_is_retained_is_never_dropped(
     crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
     with Publisher("127.0.0.1", broker, id="source") as client:
         sent = {client.publish(f"held/{n}", b"x", qos=1, retain=True) for n in range(5)}
-        with crew:  # the gateway knows the flow before anything is subscribed
-            crew.subscribe("held/#", utility=LogUtility(weight=1.0), on_event=events.append)
-            wait_until(lambda: bool(service.configuration().flows), "the flow")
-            flows.follow(service.configuration())
+        # The gateway knows the flow before anything is subscribed.
+        crew.subscribe("held/#", utility=LogUtility(weight=1.0), on_event=events.append)
+        flows.follow(planned_for(crew, service))
+        with crew:
             wait_until(lambda: len(events) == 5, "what is retained")
+            (flow,) = flows.flows()
+            assert flow.drop_rate == 1.0
         for n in range(5):
             client.publish(f"held/{n}", b"", qos=1, retain=True)
     assert {event.event_id for event in events} == sent
     assert {event.qos for event in events} == {0}
+
+
+def planned_for(crew: Subscriber, service: FakeService) -> Configuration:
+    """What the service will answer when the subscriber is entered."""
+    crew._register()
+    return service.configuration()
 
 
 @pytest.mark.parametrize("transport", ["tcp", "udp"])

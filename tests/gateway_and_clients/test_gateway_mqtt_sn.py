@@ -1,5 +1,7 @@
 """MQTT-SN 1.2 through the gateway to a real Mosquitto, message by message."""
 
+import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -38,7 +40,10 @@ from firedex.mqtt_sn import (
     WillTopicReq,
     WillTopicResp,
     WillTopicUpd,
+    decode,
+    encode,
 )
+from firedex_clients import ConnectionRefused, Publisher
 
 PREDEFINED = {7: "known/beforehand"}
 
@@ -371,3 +376,66 @@ def test_no_more_clients_than_are_allowed(broker: int) -> None:
         found = two.ask(Connect(client_id="two", duration_seconds=5), Connack)
         assert found.return_code == ReturnCode.CONGESTION
         one.ask(PingReq(), PingResp)
+
+
+# -- our own publisher -----------------------------------------------------------------------------
+
+
+def test_a_publisher_repeats_with_the_dup_flag_and_raises_what_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("firedex_clients.sn_publishing.RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("firedex_clients.sn_publishing.MOST_TRIES", 30)
+    heard: list[Publish] = []
+
+    def serve(gateway: socket.socket) -> None:
+        """Answers everything but the first of any two events."""
+        while True:
+            data, peer = gateway.recvfrom(65_536)
+            message = decode(data)
+            if isinstance(message, Connect):
+                gateway.sendto(encode(Connack(return_code=0)), peer)
+            elif isinstance(message, Publish):
+                heard.append(message)
+                if message.dup:
+                    done = Puback(topic_id=0, message_id=message.message_id, return_code=0)
+                    gateway.sendto(encode(done), peer)
+            elif isinstance(message, Disconnect):
+                return
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gateway:
+        gateway.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=serve, args=(gateway,))
+        thread.start()
+        port = gateway.getsockname()[1]
+        with Publisher("127.0.0.1", port, id="p", transport="udp", stamped=False) as publisher:
+            publisher.publish("ab", b"x", qos=1)
+        thread.join()
+    assert [event.dup for event in heard[:2]] == [False, True]
+
+
+def test_a_publisher_whose_gateway_is_away_says_so(
+    broker: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    with running_sn_gateway(broker, port=port):
+        publisher = Publisher("127.0.0.1", port, id="p", transport="udp").__enter__()
+        publisher.publish("away/1", b"x", qos=1)
+    monkeypatch.setattr("firedex_clients.sn_publishing.RETRY_SECONDS", 0.05)
+    for _ in range(5):
+        publisher.publish("away/1", b"lost")
+    with pytest.raises(ConnectionRefused):
+        publisher.publish("away/1", b"x", qos=1)
+    publisher.__exit__(None, None, None)
+
+
+def test_a_publisher_goes_on_when_its_gateway_has_restarted(broker: int, plain: Listener) -> None:
+    port = free_port()
+    with running_sn_gateway(broker, port=port):
+        publisher = Publisher("127.0.0.1", port, id="p", transport="udp").__enter__()
+        publisher.publish("restarted/1", b"before", qos=1)
+    plain.subscribe("restarted/1")
+    with running_sn_gateway(broker, port=port):
+        publisher.publish("restarted/1", b"after", qos=1)
+        plain.wait_for(b"after")
+        publisher.__exit__(None, None, None)

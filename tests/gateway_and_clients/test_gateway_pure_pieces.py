@@ -102,6 +102,25 @@ def test_aliases_survive_drops_and_sheds(
     assert totals.offered == totals.delivered + totals.dropped + totals.shed
 
 
+def test_an_event_is_delivered_in_the_window_in_which_it_leaves() -> None:
+    sink, flow = Sink(), ManagedFlow("crew", 0, 0.0)
+    down = Downstream(
+        sink,
+        lambda: flow,
+        level=5,
+        aliases=None,
+        limits=BufferLimits(),
+        coins=coins(),
+        unmanaged=Totals(),
+    )
+    sink.congested = True
+    down.received(aliased(b"t", 0, b"x"), 0.0)
+    assert flow.counts.take_window()[b"t"].delivered == 0
+    sink.congested = False
+    down.drain(0.1)
+    assert flow.counts.take_window()[b"t"].delivered == 1
+
+
 def test_an_event_grown_by_its_topic_beyond_what_the_client_takes_is_not_sent() -> None:
     aliases = TopicAliases(maximum_packet_bytes=30)
     aliases.received(aliased(b"t" * 40, 1, b""))
@@ -146,6 +165,20 @@ def test_what_is_stale_is_shed_when_its_turn_comes() -> None:
     assert buffer.take(2.0) == ("sure", ["old"])
     assert buffer.take(2.0) == ("new", [])
     assert buffer.take(2.0) == (None, [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30), st.integers(0, 3))
+def test_what_is_taken_out_of_the_midst_leaves_the_rest_in_order(
+    added: list[tuple[int, bool]], wanted: int
+) -> None:
+    buffer: FlowBuffer[tuple[int, int]] = FlowBuffer(BufferLimits(bytes=1000, seconds=10.0))
+    for place, (key, sheddable) in enumerate(added):
+        buffer.add((key, place), 1, sheddable=sheddable, now=0.0)
+    taken = buffer.take_all(lambda item: item[0] == wanted)
+    rest = [item for item, _ in (buffer.take(0.0) for _ in range(len(buffer)))]
+    assert taken == [(key, n) for n, (key, _) in enumerate(added) if key == wanted]
+    assert rest == [(key, n) for n, (key, _) in enumerate(added) if key != wanted]
+    assert (buffer.waiting_bytes, buffer.full) == (0, False)
 
 
 # -- duplicates ------------------------------------------------------------------------------------
