@@ -237,8 +237,9 @@ def test_threads_are_few(site: Site, address: str) -> None:
     site.service.set_plan({f"t/{n}": n for n in range(16)})
     for n in range(16):
         crew.subscribe(f"t/{n}", utility=LOG, on_event=print)
+    before = set(threading.enumerate())
     with crew:
-        names = [thread.name for thread in threading.enumerate()]
+        names = [thread.name for thread in set(threading.enumerate()) - before]
         assert len([name for name in names if name.startswith("firedex-")]) <= 5, "16 connections"
 
 

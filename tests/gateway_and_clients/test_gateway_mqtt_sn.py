@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -223,9 +222,12 @@ def test_acknowledged_events_are_repeated_until_they_are(
     if qos == 1:
         client.send(Puback(topic_id=again.topic_id, message_id=again.message_id, return_code=0))
     else:
-        released = client.ask(Pubrec(message_id=again.message_id), Pubrel)
+        client.send(Pubrec(message_id=again.message_id))
+        released = client.await_kind(Pubrel)
         assert client.expect(Pubrel) == released, "it is repeated too"
         client.send(Pubcomp(message_id=released.message_id))
+    client.send(PingReq())
+    client.await_kind(PingResp)  # what was repeated before it was acknowledged
     assert client.is_quiet(0.8)
 
 
@@ -315,19 +317,8 @@ def test_a_client_that_is_not_heard_of_is_forgotten(
 ) -> None:
     with BareClient(port, "short") as short:
         short.connect(seconds=1)
-        assert gateway[0].clients
-        wait_until(lambda: not gateway[0].clients, "the client to be forgotten", seconds=5)
+        wait_until(lambda: not gateway[0].clients, "the client to be forgotten")
         assert isinstance(short.ask(PingReq(), Disconnect), Disconnect)
-
-
-def test_pings_keep_a_client(gateway: tuple[SnGateway, int], port: int) -> None:
-    with BareClient(port, "alive") as alive:
-        alive.connect(seconds=1)
-        until = time.monotonic() + 3
-        while time.monotonic() < until:
-            alive.ask(PingReq(), PingResp)
-            time.sleep(0.25)
-        assert len(gateway[0].clients) == 1
 
 
 def test_a_session_that_is_not_clean_is_kept_by_the_broker(port: int, plain: Listener) -> None:
