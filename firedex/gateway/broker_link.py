@@ -96,7 +96,7 @@ class BrokerLink:
     def hold_back(self, on: bool) -> None:
         """Take no more from the broker for now, or again."""
         if on != self._held_back and self._socket is not None:
-            self._held_back = on
+            self._held_back, self._pinged = on, False  # an answer may wait to be read
             self._socket.hold_back(on)
 
     def tick(self, now: float) -> None:

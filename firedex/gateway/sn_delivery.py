@@ -204,7 +204,8 @@ class SnDelivery:
             again_at = now + self._retry_seconds
             self._published[event.message_id] = _Published(datagram, again_at, ready=ready)
         elif not event.retain:
-            self._totals().delivered += 1
+            totals = self._unmanaged if self._flow is None else self._flow.counts.totals
+            totals.delivered += 1
 
     def _register(self, number: int, topic: bytes, now: float) -> None:
         self._next_id = self._next_id % 0xFFFF + 1

@@ -54,7 +54,6 @@ class SnTopics:
         self._ids.clear()
         self._told.clear()
         self._unknown_predefined.clear()
-        self._knows_predefined = False
 
     def name(self, kind: TopicKind, number: int) -> bytes | None:
         """The topic of an id that the client uses."""

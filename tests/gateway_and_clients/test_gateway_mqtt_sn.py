@@ -3,9 +3,10 @@
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from loopback_parts import Listener, free_port, wait_until
+from loopback_parts import PATIENCE_SECONDS, Listener, free_port, wait_until
 from sn_parts import BareClient, running_sn_gateway
 
 from firedex.gateway.sn_gateway import SnGateway
@@ -43,6 +44,9 @@ from firedex.mqtt_sn import (
     encode,
 )
 from firedex_clients import ConnectionRefused, Publisher
+from firedex_clients.connection_loop import ConnectionLoop
+from firedex_clients.flow_connection import FlowSettings
+from firedex_clients.sn_flow import SnFlow
 
 PREDEFINED = {7: "known/beforehand"}
 
@@ -369,7 +373,30 @@ def test_no_more_clients_than_are_allowed(broker: int) -> None:
         one.ask(PingReq(), PingResp)
 
 
-# -- our own publisher -----------------------------------------------------------------------------
+# -- our own subscriber and publisher -----------------------------------------------------------------------------
+
+
+def test_a_flow_that_is_asked_says_that_it_lives() -> None:
+    class Nobody:
+        def __getattr__(self, _: str) -> Any:
+            return lambda *_: None
+
+    loop = ConnectionLoop("asked")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gateway:
+        gateway.bind(("127.0.0.1", 0))
+        gateway.settimeout(PATIENCE_SECONDS)
+        settings = FlowSettings(host="127.0.0.1", port=gateway.getsockname()[1], transport="udp")
+        flow = SnFlow(loop, settings, Nobody(), client_id="c")
+        loop.call(flow.open)
+        data, peer = gateway.recvfrom(65_536)
+        assert isinstance(decode(data), Connect)
+        gateway.sendto(encode(PingReq()), peer)
+        while not isinstance(decode(gateway.recv(65_536)), PingResp):
+            pass
+        loop.call(flow.close)
+        wait_until(lambda: flow.closed, "the flow to be closed")
+        loop.stop()
+        assert loop.join(PATIENCE_SECONDS)
 
 
 def test_a_publisher_repeats_with_the_dup_flag_and_raises_what_is_its_own(

@@ -16,6 +16,7 @@ from sn_parts import running_sn_gateway
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
+from firedex.mqtt_level_choice import MQTT_3
 from firedex.wire import LogUtility
 from firedex.wire.workload import Transport
 from firedex_clients import Event, Publisher, Subscriber
@@ -107,13 +108,17 @@ def shuffled(places: dict[str, int], generator: random.Random) -> dict[str, int]
     return {topic: (flow + generator.randrange(1, 4)) % 4 for topic, flow in places.items()}
 
 
+@pytest.mark.parametrize("spoken", ["MQTT 5", "MQTT 3.1.1", "MQTT-SN"])
 def test_a_move_brings_no_retained_message_again(
-    site: tuple[FakeService, str, Relay], broker: int, address: str
+    site: tuple[FakeService, str, Relay], broker: int, address: str, spoken: str
 ) -> None:
     service, url, _ = site
     service.set_plan({"kept/#": 0, "live": 0})
     kept, live = list[Event](), list[Event]()
-    crew = Subscriber(url, id="crew", switch="core", address=address)
+    transport: Transport = "udp" if spoken == "MQTT-SN" else "tcp"
+    crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
+    if spoken == "MQTT 3.1.1":
+        crew._levels["127.0.0.1", service.gateway_port] = MQTT_3
     crew.subscribe("kept/#", utility=LOG, on_event=kept.append)
     crew.subscribe("live", utility=LOG, on_event=live.append)
     with Listener(broker) as plain:
@@ -127,6 +132,12 @@ def test_a_move_brings_no_retained_message_again(
                     wait_until(lambda v=version: at(crew, v), "the move")
                     plain.publish_surely("live", b"%d" % flow)
                     wait_until(lambda f=flow: any(e.flow == f for e in live), "a live event")
+                assert crew._flows is not None
+                places = crew._flows.places
+                wait_until(
+                    lambda: not any(each.connection.unsubscribing for each in places()),
+                    "the old flows to end: what is not stamped would come over both",
+                )
                 plain.publish_surely("kept/1", b"new", retain=True)
                 wait_until(lambda: kept[-1].payload == b"new", "the new value")
         finally:
