@@ -373,7 +373,7 @@ def test_no_more_clients_than_are_allowed(broker: int) -> None:
         one.ask(PingReq(), PingResp)
 
 
-# -- our own subscriber and publisher ---------------------------------------------------------------
+# -- our own subscriber and publisher -------------------------------------------------------------
 
 
 def test_a_flow_that_is_asked_says_that_it_lives() -> None:
