@@ -5,7 +5,8 @@ the numbers below it that have not come. Memory is bounded: numbers further back
 count as lost, and of very many streams the oldest are forgotten.
 
 Anybody can write a stamp: a stream belongs to its topic, so that who may not publish there cannot
-spoil it, and a number very far ahead is not believed, since all that follow would look old.
+spoil it, and a number very far ahead is not believed, since all that follow would look old. If more
+come from there (we were away for long), they are counted beside those that go on as before.
 """
 
 from collections import OrderedDict, deque
@@ -23,13 +24,14 @@ MOST_STREAMS = 10_000
 class Stream:
     """One stream's numbers as one subscription sees them."""
 
-    __slots__ = ("_missing", "_order", "_uncounted", "highest", "lost", "told")
+    __slots__ = ("_ahead", "_missing", "_order", "_uncounted", "highest", "lost", "told")
 
     def __init__(self, first: int) -> None:
         self.highest = first
         self.told = 0
         self.lost = 0
         self._uncounted = set(range(max(first - BEFORE_FIRST, 1), first))
+        self._ahead: Stream | None = None
         self._missing: set[int] = set()
         self._order: deque[int] = deque()
 
@@ -40,7 +42,7 @@ class Stream:
             return True
         if sequence > self.highest:
             if sequence > self.highest + LONGEST_JUMP:
-                return None
+                return self._is_new_ahead(sequence)
             self._skip(sequence)
             return True
         if sequence in self._missing:
@@ -50,6 +52,13 @@ class Stream:
             self._uncounted.remove(sequence)
             return True
         return False
+
+    def _is_new_ahead(self, sequence: int) -> bool | None:
+        ahead = self._ahead
+        if ahead is None or not -WINDOW <= sequence - ahead.highest <= LONGEST_JUMP:
+            self._ahead = Stream(sequence)
+            return None
+        return ahead.is_new(sequence)
 
     def _skip(self, sequence: int) -> None:
         first, limit = self.highest + 1, sequence - WINDOW
@@ -68,7 +77,8 @@ class Stream:
     @property
     def missing(self) -> int:
         """How many have not come so far."""
-        return self.lost + len(self._missing)
+        ahead = 0 if self._ahead is None else self._ahead.missing
+        return self.lost + len(self._missing) + ahead
 
 
 class Seen:

@@ -62,7 +62,8 @@ class Process(ABC):
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
         )
-        wait_until(self._answers, f"{type(self).__name__} on {self.port}")
+        what = f"{type(self).__name__} on {self.port}"
+        wait_until(self._answers, what, seconds=3 * PATIENCE_SECONDS)
 
     def _answers(self) -> bool:
         assert self._process is not None

@@ -342,14 +342,18 @@ def test_sub_prints_what_pub_publishes(site: Site, address: str, tmp_path: Path)
         [sys.executable, "-c", SUB, *arguments], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            wait_until(lambda: "cli" in site.service.subscribers, "it to register")
+            wait_until(
+                lambda: "cli" in site.service.subscribers,
+                "it to register",
+                seconds=3 * PATIENCE_SECONDS,
+            )
             publication = ["cli/1", "-m", "hello", "--broker", f"127.0.0.1:{site.broker}"]
 
             def done() -> bool:
                 assert CliRunner().invoke(pub, publication).exit_code == 0
                 return process.poll() is not None
 
-            wait_until(done, "two events", seconds=2 * PATIENCE_SECONDS)
+            wait_until(done, "two events", seconds=3 * PATIENCE_SECONDS)
             assert process.stdout is not None
             output = process.stdout.read()
         finally:

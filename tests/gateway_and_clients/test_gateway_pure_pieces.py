@@ -212,6 +212,16 @@ def test_a_forged_number_silences_nobody() -> None:
     assert seen.missing == 0
 
 
+def test_after_a_long_absence_numbers_count_again() -> None:
+    seen, there = Seen(), 2**30
+    assert seen.is_new("t", b"o", 7)
+    assert seen.is_new("t", b"o", 2**40) is None, "forged"
+    assert seen.is_new("t", b"o", there) is None, "who knows?"
+    assert [seen.is_new("t", b"o", there + n) for n in (1, 1, 3)] == [True, False, True]
+    assert seen.missing == 1
+    assert seen.is_new("t", b"o", 8), "and if that was forged, no harm is done"
+
+
 # -- MQTT-SN ---------------------------------------------------------------------------------------
 
 ids, codes, flags = st.integers(0, 0xFFFF), st.integers(0, 255), st.booleans()
