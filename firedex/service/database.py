@@ -6,15 +6,15 @@ moment of the whole. Who plans holds the planner's lock, so that one database ha
 
 import fcntl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from firedex.service.errors import StateError
+from firedex.service.errors import LockLost, PlannedElsewhere, StateError
 from firedex.service.migrations import migrate
 
 __all__ = ["Database", "database_url"]
@@ -23,6 +23,18 @@ PATIENCE_SECONDS = 30
 WRITERS, PLANNER = 0x46444558, 0x46444559
 """PostgreSQL's advisory locks: all writers share one, the planner has another."""
 POOL = 12
+NOTICE_LOSS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""A PostgreSQL that vanished without a word is noticed, not waited for."""
+OUR_LOCK = text(
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted "
+    "AND pid = pg_backend_pid() AND classid = 0 AND objid = :planner"
+).bindparams(planner=PLANNER)
 
 
 def database_url(state: str) -> str:
@@ -50,7 +62,14 @@ class Database:
 
     def _open(self) -> Engine:
         if not self._sqlite:
-            return create_engine(self.url, pool_size=POOL, max_overflow=POOL, pool_pre_ping=True)
+            given = make_url(self.url).query
+            return create_engine(
+                self.url,
+                pool_size=POOL,
+                max_overflow=POOL,
+                pool_pre_ping=True,
+                connect_args={k: v for k, v in NOTICE_LOSS.items() if k not in given},
+            )
         engine = create_engine(
             self.url,
             pool_size=POOL,
@@ -97,20 +116,30 @@ class Database:
             connection.rollback()
 
     @contextmanager
-    def planners_lock(self) -> Iterator[None]:
-        """Held by the one who plans; the system takes it back from a process that was killed."""
+    def planners_lock(self) -> Iterator[Callable[[], None]]:
+        """Held by the one who plans; the system takes it back from a process that was killed.
+
+        Raises PlannedElsewhere if somebody holds it. What comes out is to be called before
+        anything that only the one planner may do: it raises if the lock was lost meanwhile.
+        """
         if self._sqlite:
             with _locked_file(Path(self.url.removeprefix("sqlite:///") + ".planner")):
-                yield
+                yield lambda: None  # the process keeps it for as long as it lives
             return
         with self._engine.connect() as connection:
-            connection.execute(text(f"SELECT pg_advisory_lock({PLANNER})"))
-            connection.commit()  # the lock is the session's; a transaction would keep old rows
-            try:
-                yield
-            finally:
-                connection.execute(text(f"SELECT pg_advisory_unlock({PLANNER})"))
+            connection.detach()  # the lock is the session's: it ends with it, not in a pool
+            taken = connection.execute(text(f"SELECT pg_try_advisory_lock({PLANNER})")).scalar()
+            connection.commit()  # a transaction would keep old rows
+            if not taken:
+                raise PlannedElsewhere
+
+            def check() -> None:
+                held = connection.execute(OUR_LOCK).scalar()
                 connection.commit()
+                if not held:
+                    raise LockLost
+
+            yield check
 
     def close(self) -> None:
         """Give all connections back."""
@@ -124,7 +153,10 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 @contextmanager
-def _locked_file(path: Path) -> Iterator[IO[str]]:
+def _locked_file(path: Path) -> Iterator[None]:
     with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise PlannedElsewhere from error
+        yield

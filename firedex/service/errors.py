@@ -14,14 +14,18 @@
     │   └── KeyReused      422  an idempotency key that stood for another request
     ├── PushFailed         the controller did not take the rules; the previous configuration stands
     └── StateError         the database cannot be used
+        ├── PlannedElsewhere   another planner is at work on it
+        └── LockLost           the planner's lock is no longer ours
 """
 
 __all__ = [
     "Changed",
     "Conflict",
     "KeyReused",
+    "LockLost",
     "NoToken",
     "NotYours",
+    "PlannedElsewhere",
     "PortsExhausted",
     "PushFailed",
     "Refused",
@@ -106,3 +110,17 @@ class PushFailed(ServiceError):
 
 class StateError(ServiceError):
     """The database cannot be used."""
+
+
+class PlannedElsewhere(StateError):
+    """One database has one planner, and this is not it."""
+
+    def __init__(self) -> None:
+        super().__init__("another service plans on this state")
+
+
+class LockLost(StateError):
+    """Somebody else may be planning by now."""
+
+    def __init__(self) -> None:
+        super().__init__("the planner's lock was lost")

@@ -55,7 +55,7 @@ class Notice:
 
 
 class Planner:
-    """Owns what is in force."""
+    """Owns what is in force, while it holds the planner's lock; ``check_lock`` raises if not."""
 
     def __init__(
         self,
@@ -63,8 +63,10 @@ class Planner:
         database: Database,
         controller: ControllerClient | None,
         notify: Callable[[Notice], None] = lambda _: None,
+        check_lock: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings, self._controller, self._notify = settings, controller, notify
+        self._check_lock = check_lock
         self._reader = StateReader(database, settings.default_budgets)
         self._database = database
         self._ledger = ChangeLedger(database)
@@ -96,6 +98,7 @@ class Planner:
         """Ask the controller who is where and what switches can do; say whether plans differ."""
         if self._controller is None:
             return False
+        self._check_lock()
         return take_over(
             self._controller, self._database, self._ledger, self._reader, self._settings.site
         )
@@ -113,6 +116,7 @@ class Planner:
 
         Raises PushFailed, or PlanningError, after having kept why; the previous stands.
         """
+        self._check_lock()
         state = self._reader.read()
         before = self._in_force
         through = before.through_change if before else 0
@@ -168,6 +172,7 @@ class Planner:
         )
         began = time.perf_counter()
         if self._controller is not None:
+            self._check_lock()  # planning may have taken long
             try:
                 self._controller.push(desired_network(planned, version, self._settings.control))
             except PushFailed as error:

@@ -63,6 +63,10 @@ class Pace:
         self._changes = 0
         self._check = False
 
+    def waited(self) -> None:
+        """Somebody else has seen to the wait after a failure."""
+        self._retry_at = None
+
     def succeeded(self) -> None:
         """The network follows."""
         self._retry_at = None

@@ -18,8 +18,9 @@ from firedex.service.controller_client import ControllerLink
 from firedex.service.core import ConfigurationService, ServiceOptions
 from firedex.service.database import Database
 from firedex.service.errors import ServiceError
-from firedex.service.planner_loop import PlannerJob, PlannerProcess, ThreadedPlanner
+from firedex.service.planner_loop import PlannerJob
 from firedex.service.planner_pace import PaceSettings
+from firedex.service.planner_process import PlannerProcess, ThreadedPlanner
 from firedex.service.server import ServiceServer
 
 __all__ = ["RunningService", "ServeOptions", "running_service", "serve_until_stopped"]

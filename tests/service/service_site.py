@@ -8,7 +8,8 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -160,3 +161,10 @@ def serving(
         )
     ) as running:
         yield running
+
+
+def wait_until(ready: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
+        time.sleep(0.01)

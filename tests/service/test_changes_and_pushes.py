@@ -3,26 +3,18 @@
 import json
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from fake_controller import FakeController, running_controller
-from service_site import Client, publisher, serving, site, subscriber
+from service_site import Client, publisher, serving, site, subscriber, wait_until
 
 from firedex.service.planner_pace import Pace, PaceSettings
 from firedex.wire import Configuration, from_json
 
 SMOKE = publisher("p0", {"smoke/1": 10.0, "camera/1": 100.0})
 CREW = subscriber("crew", {"smoke/#": 10.0, "camera/#": 1.0})
-
-
-def wait_until(ready: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
-        time.sleep(0.01)
 
 
 # -- registering -------------------------------------------------------------------------------

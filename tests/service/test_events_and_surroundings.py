@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from fake_controller import FakeController
-from service_site import Client, publisher, serving, site, subscriber
-from test_changes_and_pushes import wait_until
+from service_site import Client, publisher, serving, site, subscriber, wait_until
 
 from firedex.service.core import ServiceOptions
 from firedex.service.database import Database

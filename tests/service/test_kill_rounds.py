@@ -198,7 +198,8 @@ def test_a_planner_that_is_busy_holds_up_nobody() -> None:
     """Told far more often than a pipe can hold, and it reads nothing: telling does not wait."""
     from multiprocessing import get_context
 
-    from firedex.service.planner_loop import CHANGED, STATISTICS, PlannerProcess, _PipeInbox
+    from firedex.service.planner_loop import CHANGED, STATISTICS
+    from firedex.service.planner_process import PlannerProcess, _PipeInbox
 
     told, telling = get_context("spawn").Pipe(duplex=False)
     os.set_blocking(telling.fileno(), False)

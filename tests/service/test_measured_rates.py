@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_site import GATEWAY, Client, publisher, serving, site, subscriber
-from test_changes_and_pushes import wait_until
+from service_site import GATEWAY, Client, publisher, serving, site, subscriber, wait_until
 
 from firedex.service.core import ConfigurationService, ServiceOptions
 from firedex.service.database import Database
