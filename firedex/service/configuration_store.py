@@ -93,7 +93,7 @@ class ConfigurationStore:
             connection.execute(
                 update(tables.configuration)
                 .where(_columns.version == version)
-                .values(state=FAILED, error=error)
+                .values(state=FAILED, error=error.replace("\0", "\N{REPLACEMENT CHARACTER}"))
             )
 
     def fail_unfinished(self) -> None:

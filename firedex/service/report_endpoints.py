@@ -14,6 +14,7 @@ from firedex.service.core import Event
 from firedex.service.deviations import deviations
 from firedex.service.endpoints import ALL, EVERYBODY, STAFF, Call, Endpoint, Query, Reply, endpoint
 from firedex.service.errors import NotYours
+from firedex.service.query_parameters import IDENTIFIER
 from firedex.service.report_store import FiltersOf, ReportStore
 from firedex.wire import Heartbeat, Statistics
 from firedex.wire.service_api import (
@@ -33,7 +34,7 @@ RECENT_SECONDS = 600.0
 SUBSCRIBER = Query(
     name="subscriber",
     about="Only this subscriber's.",
-    schema={"type": "string", "minLength": 1, "maxLength": 128},
+    schema=IDENTIFIER,
 )
 
 

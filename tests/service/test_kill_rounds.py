@@ -12,7 +12,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -175,13 +174,8 @@ def test_ten_rounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_fifty_rounds(tmp_path: Path) -> None:
-    kill_rounds(tmp_path, 50)
-
-
-@pytest.mark.long
-def test_ten_rounds_on_postgresql(tmp_path: Path, new_postgres_state: Callable[[], str]) -> None:
-    kill_rounds(tmp_path, 10, new_postgres_state())
+def test_fifty_rounds(tmp_path: Path, state: str) -> None:
+    kill_rounds(tmp_path, 50, state)
 
 
 def test_a_planner_that_is_killed_is_started_again(tmp_path: Path) -> None:
