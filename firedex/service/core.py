@@ -18,6 +18,7 @@ from firedex.service import tables
 from firedex.service.change_ledger import ChangeLedger, Done, Entry, Origin, last_change
 from firedex.service.configuration_store import ConfigurationStore, InForce
 from firedex.service.database import Database
+from firedex.service.doorkeeper import Doorkeeper
 from firedex.service.planner import Notice, SiteSettings
 from firedex.service.planner_loop import CHANGED, STATISTICS
 from firedex.service.registrations import Limits, Registrations
@@ -57,12 +58,17 @@ class PlannerHandle(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """``open_to_all``: no tokens are asked for, and everybody may do everything."""
+    """``open_to_all``: no tokens are asked for, and everybody may do everything;
+    ``request_rate``: of each token, ``wrong_token_rate``: of each address.
+    """
 
     settings: SiteSettings
     open_to_all: bool = False
     limits: Limits = field(default_factory=Limits)
     request_rate: RequestRate | None = field(default_factory=RequestRate)
+    wrong_token_rate: RequestRate | None = field(
+        default_factory=lambda: RequestRate(per_second=20.0, burst=100.0)
+    )
 
 
 class ConfigurationService:
@@ -75,6 +81,7 @@ class ConfigurationService:
         self.configurations = ConfigurationStore(database)
         self.tokens = Tokens(database)
         self.request_limits = RequestLimits(None if options.open_to_all else options.request_rate)
+        self._doorkeeper = Doorkeeper(self.tokens, RequestLimits(options.wrong_token_rate))
         self.planner: PlannerHandle | None = None
         self.planning = threading.Lock()
         self.event_streams = 0
@@ -165,9 +172,11 @@ class ConfigurationService:
         """Whether a change is in force."""
         return self.in_force is not None and self.in_force.through_change >= change
 
-    def identify(self, authorization: str | None) -> Identity:
+    def identify(self, authorization: str | None, address: str) -> Identity:
         """Who asks; whoever it is, if no tokens are asked for."""
-        return ANYONE if self.options.open_to_all else self.tokens.identify(authorization)
+        if self.options.open_to_all:
+            return ANYONE
+        return self._doorkeeper.identify(authorization, address)
 
     def reader(self) -> StateReader:
         """For reading the state once."""

@@ -112,6 +112,7 @@ def _second(connection: Connection) -> None:
     statements = [
         "CREATE INDEX idempotency_at ON idempotency (at_seconds)",
         "CREATE INDEX statistic_reporter ON statistic (reporter, number)",
+        "CREATE INDEX statistic_at ON statistic (at_seconds)",
         "ALTER TABLE heartbeat ADD COLUMN party VARCHAR(128)",
         "CREATE INDEX heartbeat_party ON heartbeat (party)",
     ]

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from sqlalchemy import bindparam, delete
+
 from firedex.planning import PlanningError
+from firedex.service import tables
 from firedex.service.change_ledger import ChangeLedger
 from firedex.service.change_summary import summarise
 from firedex.service.configuration_store import ConfigurationStore, InForce
@@ -25,6 +28,7 @@ from firedex.service.site_plan import Gateway, PlannedSite, plan_site
 from firedex.service.site_state import SiteState
 from firedex.service.state_reader import StateReader
 from firedex.service.surroundings import take_over
+from firedex.service.unneeded_state import unneeded
 from firedex.wire import ControlEndpoint, Flow, Scenario, WireError
 from firedex.wire.incident import Budgets
 
@@ -110,6 +114,25 @@ class Planner:
         if self._controller.network_version() != self._in_force.version:
             self._again = True
         return self._again
+
+    def tidy(self) -> None:
+        """Forget what nobody needs any more; no plan is different for it."""
+        if not unneeded(self._reader.read(), time.time()):
+            return
+        self._check_lock()
+        with self._database.writing() as connection:
+            # Once more, since somebody may have come to need it.
+            found = unneeded(self._reader.read_in(connection), time.time())
+            for column, names in (
+                (tables.topic.c.name, found.topics),
+                (tables.measured.c.topic, found.measured),
+                (tables.host.c.address, [str(address) for address in found.hosts]),
+            ):
+                if names:
+                    connection.execute(
+                        delete(column.table).where(column == bindparam("unneeded")),
+                        [{"unneeded": name} for name in names],
+                    )
 
     def step(self) -> bool:
         """Plan and push if there is reason to; True if something came into force.

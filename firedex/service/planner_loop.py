@@ -26,7 +26,8 @@ __all__ = ["CHANGED", "STATISTICS", "STOP", "Inbox", "PlannerJob", "run_planner"
 
 log = logging.getLogger("firedex.service")
 CHANGED, STATISTICS, STOP = "changed", "statistics", "stop"
-CONFIRM_EVERY = 6
+THOROUGH_EVERY = 6
+"""Looks; among them: whether the network still has what is in force."""
 ELSEWHERE_SECONDS = 0.1
 """How often the lock is asked for while another planner has it."""
 LONG_ELSEWHERE = 50
@@ -189,9 +190,13 @@ class _Loop:
     def _look(self) -> None:
         self._next_look = time.monotonic() + self._settings.poll_seconds
         self._looks += 1
+        thorough = self._looks % THOROUGH_EVERY == 0
+        if thorough:
+            self._planner.tidy()
+            self._pace.check_rates()  # those that are no longer measured fall back by themselves
         try:
             changed = self._planner.look_around()
-            if self._looks % CONFIRM_EVERY == 0:
+            if thorough:
                 changed |= self._planner.confirm()
         except PushFailed as error:
             log.debug("the controller does not say what it sees: %s", error)

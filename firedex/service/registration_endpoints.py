@@ -123,7 +123,7 @@ def delete_subscriber(call: Call) -> Reply:
     refusals=frozenset({404}),
 )
 def delete_publisher(call: Call) -> Reply:
-    """Remove a publisher; the topics that it declared stay known."""
+    """Remove a publisher; topics that it declared stay while somebody needs them."""
     return _remove(call, "publisher")
 
 

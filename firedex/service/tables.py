@@ -138,6 +138,7 @@ statistic = Table(
 )
 Index("statistic_flow", statistic.c.subscriber, statistic.c.flow, statistic.c.number)
 Index("statistic_reporter", statistic.c.reporter, statistic.c.number)
+Index("statistic_at", statistic.c.at_seconds)
 
 measured = Table(
     "measured",

@@ -123,6 +123,12 @@ class Tokens:
             for row in rows
         ]
 
+    def valid_names(self) -> frozenset[str]:
+        """The names of all that are not revoked."""
+        chosen = select(tables.token.c.name).where(tables.token.c.revoked_seconds.is_(None))
+        with self._database.reading() as connection:
+            return frozenset(connection.execute(chosen).scalars())
+
     def identify(self, authorization: str | None) -> Identity:
         """Who a request is from, by its ``Authorization`` header."""
         if not authorization:

@@ -33,6 +33,11 @@ QUICK = PaceSettings(
     longest_retry_seconds=0.2,
     poll_seconds=0.2,
 )
+TOKENS_WITHOUT_LIMITS: dict[str, Any] = {
+    "open_to_all": False,
+    "request_rate": None,
+    "wrong_token_rate": None,
+}
 
 
 def site(*, bandwidth_bits_per_second: float = 5e6, **planning: Any) -> Scenario:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_site import Client, publisher, serving, subscriber
+from service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subscriber
 from sqlalchemy import select
 
 from firedex.service import tables
@@ -58,7 +58,7 @@ OWN = {"subscriber": {"subscribers"}, "publisher": {"publishers"}}
 @pytest.fixture(scope="module")
 def with_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     folder: Path = tmp_path_factory.mktemp("roles")
-    with serving(folder / "s.sqlite", open_to_all=False, request_rate=None) as running:
+    with serving(folder / "s.sqlite", **TOKENS_WITHOUT_LIMITS) as running:
         yield running
 
 
