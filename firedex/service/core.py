@@ -15,7 +15,14 @@ from typing import Protocol
 from sqlalchemy import Connection, func, select
 
 from firedex.service import tables
-from firedex.service.change_ledger import ChangeLedger, Done, Entry, Origin, last_change
+from firedex.service.change_ledger import (
+    ChangeLedger,
+    Done,
+    Entry,
+    Origin,
+    last_change,
+    to_be_planned,
+)
 from firedex.service.configuration_store import ConfigurationStore, InForce
 from firedex.service.database import Database
 from firedex.service.doorkeeper import Doorkeeper
@@ -198,6 +205,8 @@ class ConfigurationService:
         where = tables.registration.c
         with self.database.reading() as connection:
             last = last_change(connection)
+            now = self.in_force
+            pending = to_be_planned(connection, now.through_change if now else 0)
             counts = {
                 row.kind: (row.parties, int(row.wants or 0))
                 for row in connection.execute(
@@ -209,7 +218,6 @@ class ConfigurationService:
                 ).all()
             }
             incident = setting(connection, "incident", Incident)
-        now = self.in_force
         through = now.through_change if now else 0
         rate, missed = _prediction_figures(now)
         return ServiceStatus(
@@ -220,7 +228,7 @@ class ConfigurationService:
             last_change=last,
             in_force_version=now.version if now else 0,
             in_force_change=through,
-            pending_changes=max(last - through, 0),
+            pending_changes=pending,
             in_force_since=datetime.fromtimestamp(now.since_seconds, UTC) if now else None,
             achieved_utility_rate=rate,
             deadlines_missed=missed,

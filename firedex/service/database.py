@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from firedex.service.errors import LockLost, PlannedElsewhere, StateError
-from firedex.service.migrations import migrate
+from firedex.service.migrations import is_state, migrate
 
 __all__ = ["Database", "database_url"]
 
@@ -39,26 +39,40 @@ OUR_LOCK = text(
 
 def database_url(state: str) -> str:
     """The URL of a path or URL that somebody gave."""
-    if state.startswith(("postgresql://", "postgres://")):
-        return "postgresql+psycopg://" + state.split("://", 1)[1]
-    if "://" in state:
-        return state
+    scheme, there_is_one, rest = state.partition("://")
+    if scheme in ("postgresql", "postgres") and there_is_one:
+        return f"postgresql+psycopg://{rest}"
+    if there_is_one:
+        raise StateError(
+            f"{scheme}:// is no state: give a file, or postgresql://USER@HOST/DATABASE"
+        )
     return f"sqlite:///{Path(state).absolute()}"
 
 
 class Database:
-    """Opened at ``state``, and brought to the present form."""
+    """Opened at ``state``, and brought to the present form; made anew unless it ``must_exist``."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state: str, *, must_exist: bool = False) -> None:
         self.url = database_url(state)
         self._sqlite = self.url.startswith("sqlite")
         self._writer = threading.Lock()
+        if must_exist and self._sqlite and not Path(state).exists():
+            raise StateError(f"there is no state at {state}")
         try:
             self._engine = self._open()
-            with self.writing() as connection:
-                migrate(connection)
+            self._prepare(state, must_exist)
         except SQLAlchemyError as error:
             raise StateError(f"cannot use the state at {state}: {error}") from error
+
+    def _prepare(self, state: str, must_exist: bool) -> None:
+        try:
+            with self.writing() as connection:
+                if must_exist and not is_state(connection):
+                    raise StateError(f"there is no state at {state}")
+                migrate(connection)
+        except Exception:
+            self.close()
+            raise
 
     def _open(self) -> Engine:
         if not self._sqlite:

@@ -14,9 +14,14 @@ from firedex.service import form_1_tables as form_1
 from firedex.service.errors import StateError
 from firedex.wire import PublisherRegistration, SubscriberRegistration, from_json, to_json
 
-__all__ = ["FORM", "migrate"]
+__all__ = ["FORM", "is_state", "migrate"]
 
 _form = Table("form", MetaData(), Column("number", Integer, nullable=False))
+
+
+def is_state(connection: Connection) -> bool:
+    """Whether a service has kept anything there, of whatever form."""
+    return bool({"form", "registration"} & set(inspect(connection).get_table_names()))
 
 
 def migrate(connection: Connection) -> None:

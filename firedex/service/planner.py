@@ -90,6 +90,7 @@ class Planner:
         self._in_force = self.store.in_force()
         known = self._in_force.version if self._in_force else 0
         self._flows = self._in_force.document.value().flows if self._in_force else ()
+        self._tried = self._in_force.basis if self._in_force else Basis({})
         if self._controller is not None:
             try:
                 self._again = self._controller.network_version() != known
@@ -144,20 +145,26 @@ class Planner:
         before = self._in_force
         through = before.through_change if before else 0
         basis = rate_basis(self._settings.site, state, time.time())
-        if state.through_change > through:
-            with self._database.reading() as connection:
-                reason = summarise(connection, through, state.through_change)
+        reason = self._changes(through, state.through_change)
+        if reason:
             return self._plan(state, basis, reason)
         if self._again:
             return self._plan(state, basis, "the network had lost it")
         if before is None:
             return False
-        return self._follow_rates(state, before, basis)
+        return self._follow_rates(state, basis)
 
-    def _follow_rates(self, state: SiteState, before: InForce, basis: Basis) -> bool:
+    def _changes(self, after: int, through: int) -> str:
+        """What happened that a plan follows from; nothing if nothing did."""
+        if through <= after:
+            return ""
+        with self._database.reading() as connection:
+            return summarise(connection, after, through)
+
+    def _follow_rates(self, state: SiteState, basis: Basis) -> bool:
         """Plan again if measured rates have left the plan's, and that makes a difference."""
         site = self._settings.site
-        drifted = drifted_topics(site, state, before.basis, self._tried)
+        drifted = drifted_topics(site, state, self._tried, time.time())
         if not drifted:
             return False
         self._tried = basis

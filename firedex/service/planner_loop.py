@@ -110,7 +110,7 @@ class _Tenures:
         return ELSEWHERE_SECONDS
 
     def _failed(self, said: str) -> float:
-        wait = self._pace.failed(time.monotonic())
+        wait = self._pace.failed(time.monotonic(), wait_out=True)
         self._notify(
             Notice(kind="trouble", error=said, attempts=self._pace.attempts, retry_seconds=wait)
         )
@@ -171,7 +171,8 @@ class _Loop:
         except StateError:
             raise  # the tenure is over
         except (PlanningError, ServiceError, WireError, ValueError) as error:
-            wait = self._pace.failed(time.monotonic())
+            pushed = isinstance(error, PushFailed)
+            wait = self._pace.failed(time.monotonic(), wait_out=pushed)
             said = error.detail if isinstance(error, PushFailed) else str(error)
             log.warning("not in force: %s; again in %.1f s", said, wait)
             self._notify(

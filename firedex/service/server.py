@@ -23,9 +23,8 @@ from firedex.service.core import ConfigurationService
 from firedex.service.errors import NotYours, Refused, TooLarge
 from firedex.service.event_streams import EventStreams, Listener, Receive, Send, TooManyStreams
 from firedex.service.query_parameters import LONGEST_WAIT_SECONDS
-from firedex.service.tokens import ANYONE, Identity
+from firedex.service.tokens import ANYONE, IDENTIFIER, Identity
 from firedex.service.web import (
-    IDENTIFIER,
     LARGEST_BODY_BYTES,
     STATE_IS_AWAY,
     create_app,

@@ -38,7 +38,7 @@ from firedex.service.metrics import ServiceMetrics
 from firedex.service.openapi import openapi_document
 from firedex.service.query_parameters import WAIT, read_query
 from firedex.service.registrations import Condition
-from firedex.service.tokens import Identity
+from firedex.service.tokens import IDENTIFIER, Identity
 from firedex.wire import InvalidValue, format_path, from_json, to_json
 from firedex.wire.service_api import ErrorAnswer, ErrorProblem
 
@@ -48,7 +48,6 @@ log = logging.getLogger("firedex.service")
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 STATE_IS_AWAY = "the state cannot be used just now; come again"
 LONGEST_KEY = 200
-IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 NOBODY = Identity(name="nobody", role="subscriber")
 ETAG = re.compile(r'(?:W/)?"([^"]*)"')

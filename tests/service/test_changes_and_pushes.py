@@ -4,12 +4,15 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_controller import FakeController, running_controller
-from service_site import Client, publisher, serving, site, subscriber, wait_until
+from service_site import QUICK, Client, publisher, serving, site, subscriber, wait_until
 
+from firedex.planning import PlanningError
 from firedex.service.planner_pace import Pace, PaceSettings
 from firedex.wire import Configuration, from_json
 
@@ -154,7 +157,14 @@ def test_a_stale_revision_is_refused(state: str) -> None:
         new = {"If-None-Match": "*"}
         assert client.ask("PUT", "/v1/subscribers/crew", CREW, new).status == 412
         other = subscriber("other", {"smoke/1": 1.0})
+        there = {"If-Match": "*"}
+        assert client.ask("PUT", "/v1/subscribers/other", other, there).status == 412
+        assert client.ask("DELETE", "/v1/subscribers/other", None, there).status == 412
+        more = {"subscriptions": other["subscriber"]["subscriptions"]}
+        path = "/v1/subscribers/other/subscriptions"
+        assert client.ask("POST", path, more, there).status == 412
         assert client.ask("PUT", "/v1/subscribers/other", other, new).status == 202
+        assert client.ask("PUT", "/v1/subscribers/other", other, there).status == 202
 
 
 def test_of_two_who_saw_the_same_revision_one_wins(state: str) -> None:
@@ -299,13 +309,46 @@ def test_waiting_occupies_no_thread(tmp_path: Path, controller: FakeController) 
 
 def test_failures_wait_longer_each_time_up_to_a_bound() -> None:
     pace = Pace(PaceSettings(first_retry_seconds=1.0, longest_retry_seconds=10.0))
-    waits = [pace.failed(0.0) for _ in range(8)]
+    waits = [pace.failed(0.0, wait_out=True) for _ in range(8)]
     for expected, wait in zip([1, 2, 4, 8, 10, 10, 10, 10], waits, strict=True):
         assert 0.8 * expected <= wait <= 1.2 * expected
     pace.changed(1.0)
     assert pace.due_at() == pytest.approx(waits[-1])  # what comes meanwhile waits for it
     pace.succeeded()
     assert pace.due_at() == pytest.approx(1.0 + PaceSettings().quiet_seconds)
+
+
+def test_a_change_may_put_a_failed_plan_right_and_waits_for_nothing() -> None:
+    pace = Pace(PaceSettings(first_retry_seconds=100.0, longest_retry_seconds=100.0))
+    pace.changed(0.0)
+    pace.began()
+    pace.failed(1.0, wait_out=False)
+    assert (pace.due_at() or 0.0) > 50.0
+    pace.changed(2.0)
+    assert pace.due_at() == pytest.approx(2.0 + PaceSettings().quiet_seconds)
+
+
+def test_after_a_plan_that_cannot_be_made_the_correcting_change_is_planned_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from firedex.service import planner
+
+    plan = planner.plan_site
+
+    def fails_with_two(scenario: Any, *rest: Any) -> Any:
+        if len(scenario.subscribers) == 2:
+            raise PlanningError("two are too many")
+        return plan(scenario, *rest)
+
+    monkeypatch.setattr(planner, "plan_site", fails_with_two)
+    patient = replace(QUICK, first_retry_seconds=1000.0, longest_retry_seconds=1000.0)
+    with serving(tmp_path / "s.sqlite", pace=patient) as running:
+        client = Client(running.url)
+        client.register(CREW)
+        client.register(subscriber("other", {}, address="10.0.0.2"), wait=0)
+        wait_until(lambda: client.get("/v1/status").json["trouble"] is not None, "trouble")
+        assert client.ask("DELETE", "/v1/subscribers/other?wait_seconds=20").status == 200
+        assert client.get("/v1/status").json["trouble"] is None
 
 
 def test_a_burst_is_not_waited_for_for_ever() -> None:
