@@ -7,7 +7,7 @@ moment of the whole. Who plans holds the planner's lock, so that one database ha
 import fcntl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +65,13 @@ class Database:
             raise StateError(f"cannot use the state at {state}: {error}") from error
 
     def _prepare(self, state: str, must_exist: bool) -> None:
-        try:
+        with ExitStack() as if_it_fails:
+            if_it_fails.callback(self.close)
             with self.writing() as connection:
                 if must_exist and not is_state(connection):
                     raise StateError(f"there is no state at {state}")
                 migrate(connection)
-        except Exception:
-            self.close()
-            raise
+            if_it_fails.pop_all()
 
     def _open(self) -> Engine:
         if not self._sqlite:

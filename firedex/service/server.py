@@ -37,6 +37,7 @@ log = logging.getLogger("firedex.service")
 THREADS = 8
 LARGEST_UNKNOWN_BODY_BYTES = 64 * 1024
 """So much is read before it is asked who sends it."""
+DISCARD_SECONDS = 2.0
 Scope = dict[str, Any]
 
 
@@ -87,7 +88,8 @@ class ServiceServer:
             body = await self._body(scope, receive)
         except Refused as error:
             refusal = _refusal(error)
-            refusal.headers.append(("Connection", "close"))  # the rest of it is not read
+            if not await _discard(receive):
+                refusal.headers.append(("Connection", "close"))
             await _send(send, refusal)
             return
         except _GoneError:
@@ -167,6 +169,21 @@ class ServiceServer:
             raise NotYours(f"the token {identity.name!r} is not for {subscriber!r}")
         token = None if identity is ANYONE else identity.name
         return Listener(token=token, subscriber=subscriber)
+
+
+async def _discard(receive: Receive) -> bool:
+    """Read on for a moment and keep nothing, since most callers listen when they have said all."""
+    size = 0
+    try:
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while size <= LARGEST_BODY_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return True
+    except TimeoutError:
+        pass
+    return False
 
 
 def _address(scope: Scope) -> str:

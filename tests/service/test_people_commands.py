@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from fake_controller import FakeController
-from service_site import Client, publisher, serving, subscriber
+from service_site import Client, publisher, serving, subscriber, wait_until
 
 from firedex.service.command import serve
 from firedex.service.people_commands import incident, status, subscriptions, what_if
@@ -44,7 +44,8 @@ def test_status_in_trouble_says_so_and_ends_with_1(
     at: tuple[str, str], client: Client, controller: FakeController
 ) -> None:
     controller.mood = "refuses"
-    client.register(subscriber("other", {}, address="10.0.0.2"), wait=0.3)
+    client.register(subscriber("other", {}, address="10.0.0.2"), wait=0)
+    wait_until(lambda: client.get("/v1/status").json["trouble"] is not None, "trouble")
     result = run(status, *at)
     assert result.exit_code == 1
     assert "TROUBLE" in result.output

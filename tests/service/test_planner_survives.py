@@ -1,6 +1,7 @@
 """A planner outlives its database and its own faults, and never plans beside another."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -50,7 +51,7 @@ def test_a_planner_without_its_lock_does_not_plan(new_postgres_state: Callable[[
     """Its session is ended and somebody else takes the lock: it waits for its turn."""
     state = new_postgres_state()
     with (
-        serving(state, pace=QUICK) as running,
+        serving(state, pace=replace(QUICK, poll_seconds=1000.0)) as running,
         psycopg.connect(state, autocommit=True) as other,
     ):
         client = Client(running.url)
