@@ -10,7 +10,6 @@ from firedex.gateway.event_counts import TopicTally, Totals
 from firedex.gateway.flow_table import FlowTable
 from firedex.wire import Statistics, TopicCount
 from firedex.wire.mqtt_names import check_topic
-from firedex.wire.reports import MOST_TOPICS_IN_A_REPORT
 
 __all__ = ["GatewayMetrics", "flow_statistics"]
 
@@ -22,9 +21,7 @@ def flow_statistics(
     seconds = (now - since).total_seconds()
     for flow in flows.flows():
         topics = tuple(_topic_counts(flow.counts.take_window()))
-        if seconds <= 0:
-            continue
-        for start in range(0, len(topics), MOST_TOPICS_IN_A_REPORT):
+        if topics and seconds > 0:
             yield Statistics(
                 reporter=reporter,
                 subscriber=flow.subscriber,
@@ -32,7 +29,7 @@ def flow_statistics(
                 configuration_version=flows.version,
                 window_start=since,
                 window_seconds=seconds,
-                topics=topics[start : start + MOST_TOPICS_IN_A_REPORT],
+                topics=topics,
             )
 
 

@@ -18,7 +18,7 @@ from firedex.wire.values import (
 __all__ = ["MOST_TOPICS_IN_A_REPORT", "Heartbeat", "Statistics", "TopicCount"]
 
 MOST_TOPICS_IN_A_REPORT = 10_000
-"""A flow that carries more is reported in several parts."""
+"""Of one flow within one window."""
 
 
 @value
