@@ -20,9 +20,10 @@ from firedex.wire.incident import (
     Incident,
     IncidentOpening,
     PhaseChange,
+    PhaseProfile,
     UtilityProfile,
 )
-from firedex.wire.service_api import Accepted, NetworkView, PhaseProfile, SubscriberPlace
+from firedex.wire.service_api import Accepted, NetworkView, SubscriberPlace
 
 __all__ = ["ENDPOINTS"]
 

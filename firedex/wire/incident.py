@@ -16,6 +16,7 @@ __all__ = [
     "Incident",
     "IncidentOpening",
     "PhaseChange",
+    "PhaseProfile",
     "ProfileRule",
     "RoleBudget",
     "UtilityProfile",
@@ -79,6 +80,14 @@ class UtilityProfile:
     """The rules of one phase; the first that covers a subscription decides."""
 
     rules: Annotated[tuple[ProfileRule, ...], Field(max_length=1000)] = ()
+
+
+@value
+class PhaseProfile:
+    """A phase with its utility profile."""
+
+    phase: Identifier
+    rules: tuple[ProfileRule, ...]
 
 
 @value

@@ -1,0 +1,32 @@
+"""What the programs on publishers' and subscribers' hosts are told, as one argument."""
+
+import json
+from dataclasses import asdict, dataclass
+
+__all__ = ["PartyOrders"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyOrders:
+    """Who a party is, whom it talks to, and where its files are; ``probes``: before the traffic."""
+
+    scenario: str
+    name: str
+    run_folder: str
+    service: str
+    broker: str
+    way: str
+    seconds: float
+    seed: int
+    records: str = ""
+    address: str = "127.0.0.1"
+    probes: bool = False
+
+    def to_argument(self) -> str:
+        """For a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_argument(cls, text: str) -> "PartyOrders":
+        """What ``to_argument`` gave."""
+        return cls(**json.loads(text))
