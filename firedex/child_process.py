@@ -49,6 +49,17 @@ def answers(host: str, port: int, seconds: float = 1.0) -> bool:
         return False
 
 
+def _ends_with(parent: int) -> list[str]:
+    """Goes before a command that is to end with its parent.
+
+    A parent that died before the kernel was told leaves a child that nobody would end: it looks for
+    its parent once the kernel knows, and goes no further without.
+    """
+    told = [find_program("setpriv", "util-linux"), "--pdeathsig", "KILL"]
+    look = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
+    return [*told, "/bin/sh", "-c", look, str(parent)]
+
+
 class ChildProcess:
     """A running program; what it says goes to the end of ``log``."""
 
@@ -58,11 +69,10 @@ class ChildProcess:
         self._log = log
         if log.exists() and log.stat().st_size > LARGEST_LOG_BYTES:
             log.replace(log.with_name(f"{log.name}.old"))
-        ends_with_us = [find_program("setpriv", "util-linux"), "--pdeathsig", "KILL"]
         with log.open("ab") as output:
             self._begins_at = output.tell()
             self._process = subprocess.Popen(  # noqa: S603  # arguments are a list, never a shell
-                [*ends_with_us, *command],
+                [*_ends_with(os.getpid()), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
