@@ -6,10 +6,10 @@ import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from firedex_emulation.emulation import EmulationOrders
+from firedex_emulation.emulation_orders import EmulationOrders
 from firedex_emulation.measurement import Group, WayMeasurement
 from firedex_emulation.plots import plot_classes, plot_over_time, plot_subscriptions
-from firedex_emulation.ways import TITLES, as_run
+from firedex_emulation.ways import TITLES
 from firedex_emulation.wording import delay_text, share_text
 
 __all__ = ["write_report"]
@@ -102,8 +102,8 @@ def _introduction(
     pages.text(
         f"{orders.seconds:g} s of traffic each way, the same events each time "
         f"(seed {orders.seed}), {over}, on {orders.where}. Delays are of delivered events, from "
-        "publishing to the subscriber's callback, by one clock. Predictions were made by the service before the "
-        "traffic, from declared rates; intervals are 95 % (batch means)."
+        "publishing to the subscriber's callback, by one clock. Predictions were made by the "
+        "service before the traffic, from declared rates; intervals are 95 % (batch means)."
     )
 
 
@@ -219,7 +219,7 @@ def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
 
 
 def _outages(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
-    head = ("failure", "at", "class", "longest silence", "lost", "")
+    head = ("failure", "at", "class", "all was lost for", "lost", "")
     rows = [
         (row.what, f"{row.at_seconds:.1f} s", str(row.priority), delay_text(row.seconds))
         + (str(row.lost), "")
@@ -236,7 +236,7 @@ def _conditions(pages: _Pages, orders: EmulationOrders, measured: Sequence[WayMe
         name = TITLES[way.way]
         rows.append((f"{name}: host time on the idle network", delay_text(way.host_seconds)))
         rows.append((f"{name}: the machine stood still", delay_text(way.stalled_seconds)))
-    built = as_run(orders.scenario, "firedex", orders.transport)
+    built = orders.as_run("firedex")
     for switch in built.network.switches:
         if switch.managed and switch.buffer:
             rows.append(

@@ -9,7 +9,7 @@ import pytest
 from emulated_site import BEGAN, observed, record, scenario
 
 from firedex.wire import Scenario, from_plain, to_plain
-from firedex_emulation.emulation import EmulationOrders
+from firedex_emulation.emulation_orders import EmulationOrders
 from firedex_emulation.errors import EmulationError
 from firedex_emulation.idle_network import idle_link_seconds, probed_topic, seconds_between_probes
 from firedex_emulation.measurement import measure_way
