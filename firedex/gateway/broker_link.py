@@ -31,6 +31,7 @@ TO_BROKER_BYTES = 65_536
 """What may wait for a slow broker before its user is told to hold back."""
 MOST_TO_BROKER_BYTES = 1_048_576
 UNSUPPORTED_LEVEL = (0x01, 0x84)
+PUBLISH = int(PacketKind.PUBLISH)
 PING = bytes((PacketKind.PINGREQ << 4, 0))
 
 
@@ -138,7 +139,9 @@ class BrokerLink:
     def said(self, packet: bytes) -> None:
         """One packet."""
         kind = packet[0] >> 4
-        if kind == PacketKind.CONNACK:
+        if kind == PUBLISH:  # by far the most
+            self._user.broker_said(packet)
+        elif kind == PacketKind.CONNACK:
             self._on_connack(read_connack(packet))
         elif kind != PacketKind.PINGRESP:
             self._user.broker_said(packet)

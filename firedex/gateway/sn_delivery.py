@@ -189,7 +189,7 @@ class SnDelivery:
             self._refuse(event)
             return
         # An event never overtakes those of its topic that wait for the client to be told of it.
-        if not known or (kind == TopicKind.NORMAL and number in self._untold):
+        if not known or (number in self._untold and kind == TopicKind.NORMAL):
             ready.topic_id = number
             if number not in self._untold:
                 self._register(number, event.topic, now)

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from service_site import QUICK, Client, publisher, serving, subscriber, wait_until
+from service_site import (
+    QUICK,
+    Client,
+    publisher,
+    serving,
+    subscriber,
+    wait_until,
+    wait_until_in_force,
+)
 from sqlalchemy.exc import OperationalError
 
 from firedex.service import planner_process
@@ -79,12 +87,14 @@ def test_a_planner_in_its_own_process_outlives_its_sessions(
         psycopg.connect(state, autocommit=True) as other,
     ):
         client = Client(running.url)
-        assert client.register(CREW).status == 200
+        client.register(CREW, wait=0)
+        wait_until_in_force(client)
         other.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        assert client.register(publisher("p0", {"smoke/1": 1.0})).status == 200
+        assert client.register(publisher("p0", {"smoke/1": 1.0}), wait=0).status == 202
+        wait_until_in_force(client)
         wait_until(lambda: client.get("/v1/status").json["trouble"] is None, "all is well")
 
 
