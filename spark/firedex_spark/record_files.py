@@ -86,8 +86,10 @@ def files_under(source: Path, kind: str) -> list[Path]:
     return found
 
 
-def check_files(source: Path, files: Sequence[Path], schema: pa.Schema, time: str) -> CheckedFiles:
-    """Check every file against ``schema``; ``time`` is the column whose range is wanted."""
+def check_files(
+    source: Path, files: Sequence[Path], schema: pa.Schema, time: str | None = None
+) -> CheckedFiles:
+    """Check every file against ``schema``; ``time``: the column whose range is wanted, if any."""
     with ThreadPoolExecutor(READERS) as pool:
         checked = list(pool.map(lambda file: _checked(file, schema, time), files))
     good = tuple(file for file in checked if isinstance(file, RecordFile))
@@ -97,7 +99,7 @@ def check_files(source: Path, files: Sequence[Path], schema: pa.Schema, time: st
     return CheckedFiles(good=good, left_out=left_out)
 
 
-def _checked(path: Path, schema: pa.Schema, time: str) -> RecordFile | BadFile:
+def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | BadFile:
     try:
         with pq.ParquetFile(path) as file:
             metadata, found = file.metadata, file.schema_arrow
@@ -131,12 +133,12 @@ def _site_of(path: Path) -> str | None:
     return named[-1] if named else None
 
 
-def _groups(metadata: pq.FileMetaData, time: str) -> Iterable[RowGroup]:
+def _groups(metadata: pq.FileMetaData, time: str | None) -> Iterable[RowGroup]:
     names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
-    column = names.index(time)
+    column = names.index(time) if time is not None else None
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        said = group.column(column).statistics
+        said = group.column(column).statistics if column is not None else None
         known = said is not None and said.has_min_max
         none_at_all = said is not None and said.has_null_count and said.null_count == group.num_rows
         yield RowGroup(

@@ -38,7 +38,7 @@ def fit_utility_weights(
 ) -> FittedWeights:
     """Fit every role; roles are fitted side by side."""
     files = files_under(feedback, "feedback")
-    checked = check_files(feedback, files, FEEDBACK_SCHEMA, "at_seconds")
+    checked = check_files(feedback, files, FEEDBACK_SCHEMA)
     for bad in checked.left_out:
         say(f"left out: {bad}")
     say(f"{checked.rows} rows of feedback in {len(checked.good)} files")
