@@ -20,7 +20,7 @@ demo: setup ## Plan a high-rise fire, and run a critical event on real switches
 	@$(BIN)/firedex emulate builtin:critical-event || echo "left out: the run on real switches (why is above)"
 
 test: setup ## Run the tests (under 20 minutes)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not long" --ignore tests/emulation
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long" --ignore tests/emulation
 	$(BIN)/python -m pytest -m "not long" tests/emulation
 
 test-long: setup ## Run the statistical and endurance bars at full length

@@ -82,9 +82,7 @@ def batches_of(run: Integers, slice_: Integers, count: Integers, total: Floats) 
         wanted //= 2
 
 
-def _kept(
-    slice_: Integers, count: Integers, total: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _kept(slice_: Integers, count: Integers, total: Floats) -> tuple[Floats, Floats, Floats]:
     order = np.argsort(slice_, kind="stable")
     slice_, count, total = slice_[order], count[order], total[order]
     first, last = int(slice_[0]), int(slice_[-1])

@@ -76,6 +76,13 @@ class Cells:
             buckets=np.frombuffer(buckets, dtype=np.int64).reshape(-1, 3),
         )
 
+    def coarser(self, factor: int) -> "Cells":
+        """As if slices were so many times as wide; what then falls together is not added up yet."""
+        slices, buckets = self.slices.copy(), self.buckets.copy()
+        slices[:, 0] //= factor
+        buckets[:, 0] //= factor
+        return Cells(slices=slices, buckets=buckets)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Notifications:

@@ -1,7 +1,7 @@
 """The columns of feedback: one flat row for each time somebody showed what a topic is worth.
 
-``kind`` says what ``value`` is: ``rating`` 1 to 5; ``acknowledgement`` 1, or 0 for an event that was
-left unacknowledged; ``dwell`` seconds spent on it; ``choice`` 1, for ``topic`` over
+``kind`` says what ``value`` is: ``rating`` 1 to 5; ``acknowledgement`` 1, or 0 for an event that
+was left unacknowledged; ``dwell`` seconds spent on it; ``choice`` 1, for ``topic`` over
 ``other_topic``.
 """
 

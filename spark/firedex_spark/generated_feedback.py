@@ -47,7 +47,9 @@ class FeedbackTruth:
     def topics(self) -> list[str]:
         """All topics; the first level names the class."""
         return [
-            f"{kind}/floor{number}" for kind in self.classes for number in range(self.topics_of_a_class)
+            f"{kind}/floor{number}"
+            for kind in self.classes
+            for number in range(self.topics_of_a_class)
         ]
 
 
@@ -155,7 +157,9 @@ class _Role:
             "other_topic": None if other is None else topics[other % len(topics)],
         }
         arrays = [
-            pa.nulls(len(cell), f.type) if columns[f.name] is None else pa.array(columns[f.name], f.type)
+            pa.nulls(len(cell), f.type)
+            if columns[f.name] is None
+            else pa.array(columns[f.name], f.type)
             for f in FEEDBACK_SCHEMA
         ]
         return pa.table(arrays, schema=FEEDBACK_SCHEMA)

@@ -12,7 +12,9 @@ SENSORS = ("smoke", "heat", "vitals", "doors", "water")
 OF_A_SUBSCRIBER = 10
 
 
-def generated_fleet(sites: int, subscriptions: int, seed: int = 0) -> Iterator[tuple[str, Scenario]]:
+def generated_fleet(
+    sites: int, subscriptions: int, seed: int = 0
+) -> Iterator[tuple[str, Scenario]]:
     """So many sites with about so many subscriptions each, behind two overloaded switches."""
     for number in range(sites):
         random = np.random.default_rng([seed, number])

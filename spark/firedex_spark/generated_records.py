@@ -62,7 +62,7 @@ class RecordTruth:
 
     def mean_seconds(self, priority: Integers) -> Floats:
         """The mean delay of each class, before any drift."""
-        return self.fastest_mean_seconds * 2.0**priority
+        return np.asarray(self.fastest_mean_seconds * 2.0**priority, dtype=np.float64)
 
     def success(self, priority: Integers) -> Floats:
         """The part of each class that is delivered."""

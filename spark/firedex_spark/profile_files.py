@@ -57,7 +57,8 @@ def _profile(phase: str, worths: list[LearntWorth]) -> PhaseProfile:
     of_class = {(worth.role, worth.topic_class): worth.worth for worth in classes}
     topics = [worth for worth in worths if worth.topic is not None]
     far = sorted(
-        topics, key=lambda w: (-abs(w.worth - of_class[w.role, w.topic_class]), filter_of(w), w.role)
+        topics,
+        key=lambda w: (-abs(w.worth - of_class[w.role, w.topic_class]), filter_of(w), w.role),
     )
     kept = far[: max(MOST_RULES - len(classes), 0)]
     # a topic at the top of its class's branch is covered by the class too

@@ -62,7 +62,8 @@ class Evidence:
 class FittedWorth:
     """Worth of cells and of classes with standard errors, on the scale of ratings.
 
-    A new topic of a class is worth ``class_worth`` with ``new_topic_error``.
+    A new topic of a class is worth ``class_worth`` with ``new_topic_error``. ``pulled``: the part
+    of the way from its own ratings to its class that each cell went.
     """
 
     worth: Floats
@@ -70,6 +71,7 @@ class FittedWorth:
     class_worth: Floats
     class_error: Floats
     new_topic_error: Floats
+    pulled: Floats
     role_worth: float
     role_error: float
     topic_spread: float
@@ -88,7 +90,7 @@ def fit_worth(
     evidence: Evidence | None = None,
     shrink: bool = True,
 ) -> FittedWorth:
-    """Fit one role; ``class_of_cell``: the class of each cell. Without ``shrink`` each for itself."""
+    """Fit one role; ``class_of_cell``: each cell's class. Without ``shrink`` each for itself."""
     fit = _Fit(counts, np.asarray(class_of_cell), raters, evidence or Evidence.none(), shrink)
     for _ in range(ROUNDS):
         if fit.round() < SETTLED:
@@ -281,6 +283,7 @@ class _Fit:
             class_worth=self._effects[classes] + self._effects[-1],
             class_error=np.sqrt(of_class),
             new_topic_error=np.sqrt(of_class + self._topic_variance),
+            pulled=np.minimum(np.diag(covariance)[: self._cells] / self._topic_variance, 1.0),
             role_worth=float(self._effects[-1]),
             role_error=float(np.sqrt(covariance[role, role])),
             topic_spread=float(np.sqrt(self._topic_variance)),

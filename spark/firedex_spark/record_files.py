@@ -4,12 +4,12 @@ Files lie flat, as clients and the simulator write them, or by site and day
 (``site=NAME/day=DATE/…``), where the site is in the path.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,7 +31,7 @@ SITE = "site="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """Rows that lie together in a file, and between which times; ``untimed``: some may have none."""
+    """Rows that lie together in a file, and between which times; ``untimed``: some have none."""
 
     number: int
     rows: int
@@ -65,14 +65,6 @@ class CheckedFiles:
     def rows(self) -> int:
         """How many rows there are in all."""
         return sum(file.rows for file in self.good)
-
-    def write_quarantine(self, folder: Path) -> None:
-        """Name every file that was left out, in ``quarantine.json``."""
-        said = [
-            {"file": str(bad.file), "error": type(bad).__name__, "reason": bad.reason}
-            for bad in self.left_out
-        ]
-        (folder / "quarantine.json").write_text(json.dumps(said, indent=2) + "\n", "utf-8")
 
 
 def files_under(source: Path, kind: str) -> list[Path]:
@@ -138,7 +130,7 @@ def _groups(metadata: pq.FileMetaData, time: str | None) -> Iterable[RowGroup]:
     column = names.index(time) if time is not None else None
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        said = group.column(column).statistics if column is not None else None
+        said: Any = group.column(column).statistics if column is not None else None
         known = said is not None and said.has_min_max
         none_at_all = said is not None and said.has_null_count and said.null_count == group.num_rows
         yield RowGroup(

@@ -60,7 +60,7 @@ def slice_width(files: Iterable[RecordFile]) -> float:
 
 def windows_of(files: Sequence[RecordFile]) -> list[Window]:
     """Windows of about equal size, cut where row groups begin, so that few are read twice."""
-    made = []
+    made: list[Window] = []
     for site, placed in _by_site(files):
         timed = sorted(
             (p for p in placed if p[1].earliest <= p[1].latest), key=lambda p: p[1].earliest
@@ -78,12 +78,14 @@ def windows_of(files: Sequence[RecordFile]) -> list[Window]:
 
 def fixed_windows(files: Sequence[RecordFile], seconds: float) -> list[Window]:
     """Windows whose bounds do not depend on what else there is."""
-    made = []
+    made: list[Window] = []
     for site, placed in _by_site(files):
         timed = [p for p in placed if isfinite(p[1].earliest) and isfinite(p[1].latest)]
         numbers: set[int] = set()
         for _, group in timed:
-            numbers |= set(range(floor(group.earliest / seconds), floor(group.latest / seconds) + 1))
+            numbers |= set(
+                range(floor(group.earliest / seconds), floor(group.latest / seconds) + 1)
+            )
         bounds = [(number * seconds, (number + 1) * seconds) for number in sorted(numbers)]
         made += _windows(site, timed, bounds)
         made += _untimed(site, placed)
@@ -125,7 +127,8 @@ def read_window(
     wanted = [name for name in columns if not (name == "site" and window.site is not None)]
     texts = [n for n in wanted if pa.types.is_string(schema.field(n).type)]
     few = [name for name in texts if name != "publication_id"]
-    tables, bad = [], []
+    tables: list[pa.Table] = []
+    bad: list[BadFile] = []
     for piece in window.pieces:
         try:
             with pq.ParquetFile(piece.path, read_dictionary=few) as file:

@@ -87,13 +87,12 @@ class _RoleFeedback:
     def fit(self) -> tuple[list[LearntWorth], FittedWorth]:
         counts, raters = self._ratings()
         rated = np.bincount(counts.cell, counts.count, len(self._cells)) > 0
-        alone = fit_worth(counts, self._class, raters=raters, shrink=False)
         first = fit_worth(counts, self._class, raters=raters)
         evidence = self._evidence(first, rated)
         final = first
         if len(evidence.cell):
             final = fit_worth(counts, self._class, raters=raters, evidence=evidence)
-        return [*self._topics(final, alone, counts), *self._class_rows(final, counts)], final
+        return [*self._topics(final, counts), *self._class_rows(final, counts)], final
 
     def _of(self, kind: str) -> pd.DataFrame:
         return self._rows[self._rows.kind == kind]
@@ -136,12 +135,10 @@ class _RoleFeedback:
         if len(rows := self._of("choice")):
             phase = np.array([self._phases.index(p) for p, _ in self._cells])
             won, lost = self._cell(rows), self._cell(rows, "other_topic")
-            made.append(choice_scores(won, lost, *_numbers(rows, "count"), phase))
+            made.append(choice_scores(won, lost, _numbers(rows, "count")[0], phase))
         return made
 
-    def _topics(
-        self, fit: FittedWorth, alone: FittedWorth, counts: RatingCounts
-    ) -> list[LearntWorth]:
+    def _topics(self, fit: FittedWorth, counts: RatingCounts) -> list[LearntWorth]:
         ratings = np.bincount(counts.cell, counts.count, len(self._cells))
         pairs = np.unique(np.stack([counts.cell, counts.rater]), axis=1)[0]
         raters = np.bincount(pairs, minlength=len(self._cells))
@@ -149,8 +146,6 @@ class _RoleFeedback:
         others = np.bincount(self._cell(other), other["count"], len(self._cells))
         rows = []
         for number, (phase, topic) in enumerate(self._cells):
-            own, class_ = alone.worth[number], fit.class_worth[self._class[number]]
-            way = float((fit.worth[number] - own) / (class_ - own)) if class_ != own else 0.0
             rows.append(
                 LearntWorth(
                     role=self._role,
@@ -162,7 +157,7 @@ class _RoleFeedback:
                     ratings=int(ratings[number]),
                     raters=int(raters[number]),
                     other_feedback=int(others[number]),
-                    pulled=min(max(way, 0.0), 1.0) if ratings[number] else None,
+                    pulled=float(fit.pulled[number]),
                 )
             )
         return rows

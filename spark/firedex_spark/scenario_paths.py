@@ -1,6 +1,6 @@
 """Changing a scenario by the path of a value: ``network.switches.core.error_rate``. Pure.
 
-Elements of lists are named by their ``id``, ``name``, ``topic`` or ``filter``; ``*`` is all of them.
+Elements of lists are named by their ``id``, ``name``, ``topic`` or ``filter``; ``*`` is all.
 Names with dots are written in double quotes.
 """
 

@@ -22,6 +22,13 @@ __all__ = ["SparkSession", "java_is_there", "spark_session"]
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+}
 
 
 def java_is_there() -> bool:
@@ -41,16 +48,14 @@ def spark_session(
     if not java_is_there():
         raise NoJava
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     with tempfile.TemporaryDirectory(prefix="firedex-spark-") as folder:
         builder = SparkSession.builder.appName(f"firedex {name}")
-        for key, value in _settings(Path(folder)).items():
+        settings = SETTINGS if submitted else {**SETTINGS, **_own(Path(folder), memory)}
+        for key, value in settings.items():
             builder = builder.config(key, value)
         if not submitted:
             builder = builder.master(master or f"local[{len(os.sched_getaffinity(0))}]")
-            builder = builder.config("spark.driver.memory", memory)
-            builder = builder.config("spark.driver.host", LOOPBACK)
-            builder = builder.config("spark.driver.bindAddress", LOOPBACK)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
         try:
@@ -59,16 +64,14 @@ def spark_session(
             session.stop()
 
 
-def _settings(folder: Path) -> dict[str, str]:
+def _own(folder: Path, memory: str) -> dict[str, str]:
+    """What ``spark-submit`` would see to."""
     return {
+        "spark.driver.memory": memory,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "8",
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        "spark.python.worker.reuse": "true",
     }

@@ -44,9 +44,7 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     for path, values in grid.items():
         if not isinstance(values, list | tuple) or not values:
             raise BadGrid(f"{path}: a list of values is wanted, not {values!r}")
-    points = [
-        dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
-    ]
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     if len(points) > MOST_POINTS:
         raise BadGrid(f"{len(points)} points are more than {MOST_POINTS}")
     return points

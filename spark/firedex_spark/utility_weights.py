@@ -72,7 +72,9 @@ def _read(spark: SparkSession, files: list[tuple[str, str | None]]) -> DataFrame
 def _with_problem(rows: DataFrame) -> DataFrame:
     """A column that says what is wrong with a row, if anything is."""
     kind, value = f.col("kind"), f.col("value")
-    missing = [f.col(name).isNull() for name in ("rater", "role", "phase", "topic", "kind", "value")]
+    missing = [
+        f.col(name).isNull() for name in ("rater", "role", "phase", "topic", "kind", "value")
+    ]
     nothing = missing[0]
     for one in missing[1:]:
         nothing = nothing | one
@@ -84,7 +86,9 @@ def _with_problem(rows: DataFrame) -> DataFrame:
         .when((kind == "rating") & ~whole, "a rating is not 1 to 5")
         .when((kind == "acknowledgement") & ~value.isin(0.0, 1.0), "neither acknowledged nor not")
         .when((kind == "dwell") & ~(value > 0), "a dwell is not above 0")
-        .when((kind == "choice") & f.col("other_topic").isNull(), "a choice without the other topic")
+        .when(
+            (kind == "choice") & f.col("other_topic").isNull(), "a choice without the other topic"
+        )
     )
     return rows.withColumn("problem", problem)
 
@@ -98,7 +102,9 @@ def feedback_statistics(rows: DataFrame) -> DataFrame:
     """The sufficient statistics: counts and sums, few whatever the number of rows."""
     kind = f.col("kind")
     rating = kind == "rating"
-    logarithm = f.when(kind == "dwell", f.log("value")).when(kind == "acknowledgement", f.col("value"))
+    logarithm = f.when(kind == "dwell", f.log("value")).when(
+        kind == "acknowledgement", f.col("value")
+    )
     return (
         rows.where(f.col("problem").isNull())
         .groupBy(

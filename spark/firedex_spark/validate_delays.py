@@ -27,11 +27,16 @@ from firedex_spark.session import SparkSession
 
 __all__ = [
     "MEASURED_COLUMNS",
+    "UNREADABLE",
     "Validation",
     "configurations",
     "measured_rows",
+    "summed",
     "sums_of",
     "validate_delays",
+    "what_was_wrong",
+    "window_as_plain",
+    "window_from_plain",
 ]
 
 UNREADABLE = "unreadable"
@@ -71,7 +76,7 @@ def validate_delays(
         say(f"{checked.rows} records in {len(checked.good)} files")
         sums = sums_of(spark, windows_of(checked.good), slice_width(checked.good)).cache()
         try:
-            refused, broken = _what_was_wrong(sums)
+            refused, broken = what_was_wrong(sums)
             if not broken:
                 measured = measured_rows(sums, configurations(predictions), bounds)
                 rows = judge(measured, bounds)
@@ -99,18 +104,19 @@ def configurations(predictions: Iterable[PredictedSubscription]) -> PredictedBy:
 
 def sums_of(spark: SparkSession, windows: Sequence[Window], slice_seconds: float) -> DataFrame:
     """The sums of every window, each worked on where a worker is free."""
-    told = [(json.dumps(_as_plain(window)),) for window in windows]
+    told = [(json.dumps(window_as_plain(window)),) for window in windows]
     tasks = spark.createDataFrame(told, "window string").repartition(max(len(told), 1))
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column("window").to_pylist():
-                yield from _summed(_from_plain(json.loads(text)), slice_seconds).to_batches()
+                yield from summed(window_from_plain(json.loads(text)), slice_seconds).to_batches()
 
     return tasks.mapInArrow(work, from_arrow_schema(CELL_SCHEMA))
 
 
-def _summed(window: Window, slice_seconds: float) -> pa.Table:
+def summed(window: Window, slice_seconds: float) -> pa.Table:
+    """The sums of one window, and what of it could not be read."""
     table, bad = read_window(window, COLUMNS, SCHEMA)
     sums = cells_of(table, window.site, slice_seconds)
     broken = [
@@ -119,7 +125,8 @@ def _summed(window: Window, slice_seconds: float) -> pa.Table:
     return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=CELL_SCHEMA)])
 
 
-def _as_plain(window: Window) -> dict[str, Any]:
+def window_as_plain(window: Window) -> dict[str, Any]:
+    """For telling a worker."""
     return {
         "site": window.site,
         "start": window.start,
@@ -129,12 +136,14 @@ def _as_plain(window: Window) -> dict[str, Any]:
     }
 
 
-def _from_plain(plain: dict[str, Any]) -> Window:
+def window_from_plain(plain: dict[str, Any]) -> Window:
+    """As it was told."""
     pieces = tuple(Piece(path, tuple(groups)) for path, groups in plain.pop("pieces"))
     return Window(pieces=pieces, **plain)
 
 
-def _what_was_wrong(sums: DataFrame) -> tuple[dict[str, int], list[BadFile]]:
+def what_was_wrong(sums: DataFrame) -> tuple[dict[str, int], list[BadFile]]:
+    """Rows that were refused, by reason; and files that turned out to be unreadable."""
     wrong = sums.where(sums.kind != SUMS).select("kind", "subscriber", "filter", "count").collect()
     refused: dict[str, int] = {}
     broken: dict[str, BadFile] = {}
