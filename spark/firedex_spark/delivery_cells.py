@@ -33,6 +33,7 @@ COLUMNS = (
     "received_at_seconds",
     "outcome",
 )
+REQUIRED = {*COLUMNS} - {TIME, "received_at_seconds"}
 NAMED = ("site", "run", "subscriber", "filter")
 CELL_SCHEMA = pa.schema(
     [
@@ -168,8 +169,8 @@ def _refused(table: pa.Table) -> tuple[pa.Table, Booleans]:
         counts[reason] = int((good & rows).sum())
         np.logical_and(good, ~rows, out=good)
 
-    for name in table.column_names:
-        if name not in (TIME, "received_at_seconds") and table.column(name).null_count:
+    for name in sorted(REQUIRED & {*table.column_names}):
+        if table.column(name).null_count:
             nothing = table.column(name).is_null()
             refuse(f"{name} is missing", np.asarray(nothing.to_numpy()))
     code, outcomes = _codes(table, "outcome")

@@ -161,6 +161,7 @@ class _SiteRecords:
         self._seconds = self._publications / truth.publications_per_second
         self._slow_times, self._slow = self._wandering()
         self._origins = [self._random.bytes(8).hex() for _ in range(truth.topics)]
+        self._published = np.zeros(truth.topics, dtype=np.int64)
 
     def tables(self) -> Iterator[pa.Table]:
         step = max(ROWS_OF_A_FILE // self._truth.subscribers, 1)
@@ -183,7 +184,6 @@ class _SiteRecords:
     def _table(self, first: int, count: int) -> pa.Table:
         truth, random = self._truth, self._random
         fan_out = truth.subscribers
-        sequence = np.arange(first, first + count)
         rate = truth.publications_per_second
         since_start = np.sort(random.uniform(first / rate, (first + count) / rate, count))
         topic = random.integers(truth.topics, size=count)
@@ -196,7 +196,7 @@ class _SiteRecords:
         columns: dict[str, Any] = {
             "run": _constant("generated", len(row)),
             "broker": _constant("edge", len(row)),
-            "publication_id": self._event_ids(topic, sequence).take(pa.array(row)),
+            "publication_id": self._event_ids(topic).take(pa.array(row)),
             "topic": _named([topic_name(t) for t in range(truth.topics)], topic[row]),
             "publisher": _constant("sensors", len(row)),
             "subscriber": _named([subscriber_name(s) for s in range(fan_out)], subscriber),
@@ -224,7 +224,15 @@ class _SiteRecords:
         drifted = 1.0 + growth[priority] * since_start / self._seconds
         return truth.mean_seconds(priority) * drifted * np.exp(slow + quick)
 
-    def _event_ids(self, topic: Integers, sequence: Integers) -> Any:
+    def _event_ids(self, topic: Integers) -> Any:
+        """As event stamps have them: the topic's stream, and which of its events this is."""
+        order = np.argsort(topic, kind="stable")
+        count = np.bincount(topic, minlength=len(self._published))
+        first = np.cumsum(count) - count
+        sequence = np.empty(len(topic), dtype=np.int64)
+        sequence[order] = np.arange(len(topic)) - first[topic[order]] + 1
+        sequence += self._published[topic]
+        self._published += count
         origin = _named(self._origins, topic)
         return pc.binary_join_element_wise(origin, pa.array(sequence).cast(pa.string()), "-")
 

@@ -25,6 +25,21 @@ __all__ = ["write_calibration", "write_sweep", "write_validation", "write_weight
 TEXTS = ("site", "subscriber", "filter", "method", "verdict")
 WHOLE = ("configuration_version", "priority", "offered", "delivered")
 MOST_PLOTS = 6
+MEASURED_HEADINGS = (
+    "what",
+    "offered",
+    "success",
+    "predicted",
+    "mean ms",
+    "± ms",
+    "predicted ms",
+    "error",
+    "p95 ms",
+    "p99 ms",
+    "in time",
+    "drift",
+    "verdict",
+)
 
 
 def _write_json(path: Path, data: object) -> None:
@@ -82,8 +97,7 @@ def _validation_page(validation: Validation) -> Page:
 
 def _measured_table(page: Page, rows: list[MeasuredRow]) -> None:
     page.table(
-        "what,offered,success,predicted,mean ms,± ms,predicted ms,error,p95 ms,p99 ms,in time,"
-        "drift,verdict".split(","),
+        MEASURED_HEADINGS,
         [
             (
                 _name(row),

@@ -160,9 +160,9 @@ class _Fit:
         # a bias varies by itself, and with the cells that it is told from
         through = (table.T @ design) / of_rater[:, None]
         alone, shared = 1 / of_rater, design @ self._covariance
-        with_cells = np.einsum("ij,jk,ik->i", through, self._covariance, through)
+        with_cells = ((through @ self._covariance) * through).sum(axis=1)
         self._bias_variance = alone + with_cells
-        of_cell = np.einsum("ij,ij->i", shared, design)
+        of_cell = (shared * design).sum(axis=1)
         self._sum_variance = of_cell[:, None] + self._bias_variance - 2 * shared @ through.T
 
     def _design(self) -> Floats:
@@ -271,7 +271,7 @@ class _Fit:
     def result(self) -> FittedWorth:
         """With the errors of the last point."""
         covariance, design = self._covariance, self._design()
-        variance = np.einsum("ij,jk,ik->i", design, covariance, design)
+        variance = ((design @ covariance) * design).sum(axis=1)
         classes = np.arange(self._cells, self._cells + self._classes)
         role = len(covariance) - 1
         of_class = (
@@ -290,7 +290,7 @@ class _Fit:
             class_spread=float(np.sqrt(self._class_variance)),
             rater_spread=float(np.sqrt(self._rater_variance)),
             noise=self._noise,
-            top_share=float(self._top.mean()),
+            top_share=float(self._top.mean()) if self._raters else 0.0,
             top_probability=self._top,
         )
 

@@ -43,8 +43,13 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """A session; what Spark writes for itself is in a folder that goes when it ends.
 
-    ``master``: ``spark://HOST:PORT``, or none for all cores of this machine.
+    ``master``: ``spark://HOST:PORT``, or none for all cores of this machine. One that is there
+    already is used as it is, and left alone.
     """
+    already = SparkSession.getActiveSession()
+    if already is not None:
+        yield already
+        return
     if not java_is_there():
         raise NoJava
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
