@@ -111,16 +111,19 @@ def _cut(parts: list[tuple[Floats, Floats, Floats]], wanted: int) -> Batches:
 
 
 def _resemblance(batches: Batches) -> float:
-    """The correlation of neighbouring batch means."""
+    """The correlation of neighbouring batch means, apart from any straight trend."""
     if len(batches.count) < FEWEST_BATCHES:
         return 0.0
-    return _neighbours(batches.total / batches.count - batches.mean)
+    off = batches.total / batches.count - batches.mean
+    when = batches.when - batches.when.mean()
+    return _neighbours(off - off.mean() - when * float((when * off).sum() / (when**2).sum()))
 
 
-def _neighbours(off: Floats) -> float:
-    square = float((off**2).sum())
-    # small samples understate it by about 1/n
-    return float((off[1:] * off[:-1]).sum()) / square + 1 / len(off) if square > 0 else 0.0
+def _neighbours(left: Floats) -> float:
+    """The correlation of neighbours around a straight line."""
+    square = float((left**2).sum())
+    # what is left around a line of n points understates it by about 2/n
+    return float((left[1:] * left[:-1]).sum()) / square + 2 / len(left) if square > 0 else 0.0
 
 
 def _widening(correlation: float) -> float:

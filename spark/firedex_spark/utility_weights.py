@@ -43,8 +43,13 @@ def fit_utility_weights(
         say(f"left out: {bad}")
     say(f"{checked.rows} rows of feedback in {len(checked.good)} files")
     rows = _read(spark, [(str(file.path), file.site) for file in checked.good])
-    refused = _refused(rows)
-    found = feedback_statistics(rows).groupBy("role").applyInPandas(_fitted, LEARNT).collect()
+    statistics = feedback_statistics(rows).cache()
+    try:
+        refused = _refused(statistics)
+        good = statistics.where(f.col("problem").isNull())
+        found = good.groupBy("role").applyInPandas(_fitted, LEARNT).collect()
+    finally:
+        statistics.unpersist()
     learnt = [json.loads(row["learnt"]) for row in found]
     worths = [LearntWorth(**row) for part in learnt for row in part["worths"]]
     return FittedWeights(
@@ -93,39 +98,41 @@ def _with_problem(rows: DataFrame) -> DataFrame:
     return rows.withColumn("problem", problem)
 
 
-def _refused(rows: DataFrame) -> dict[str, int]:
-    counted = rows.where(f.col("problem").isNotNull()).groupBy("problem").count().collect()
-    return {row["problem"]: int(row["count"]) for row in sorted(counted)}
+def _refused(statistics: DataFrame) -> dict[str, int]:
+    refused: dict[str, int] = {}
+    for row in statistics.where(f.col("problem").isNotNull()).select("problem", "count").collect():
+        refused[row["problem"]] = refused.get(row["problem"], 0) + int(row["count"])
+    return dict(sorted(refused.items()))
 
 
 def feedback_statistics(rows: DataFrame) -> DataFrame:
-    """The sufficient statistics: counts and sums, few whatever the number of rows."""
+    """The sufficient statistics: counts and sums, few whatever the number of rows.
+
+    Those of rows with a ``problem`` are kept apart.
+    """
     kind = f.col("kind")
     rating = kind == "rating"
     logarithm = f.when(kind == "dwell", f.log("value")).when(
         kind == "acknowledgement", f.col("value")
     )
-    return (
-        rows.where(f.col("problem").isNull())
-        .groupBy(
-            "role",
-            "phase",
-            "topic",
-            f.when(kind == "choice", f.col("other_topic")).alias("other_topic"),
-            "kind",
-            f.when(rating, f.col("rater")).alias("rater"),
-            f.when(rating, f.col("value")).otherwise(0).cast("long").alias("rating"),
-        )
-        .agg(
-            f.count(f.lit(1)).alias("count"),
-            # as decimals: their sum is the same in any order
-            f.sum(f.coalesce(logarithm, f.lit(0.0)).cast("decimal(20,12)"))
-            .cast("double")
-            .alias("total"),
-            f.sum((f.coalesce(logarithm, f.lit(0.0)) ** 2).cast("decimal(20,12)"))
-            .cast("double")
-            .alias("squares"),
-        )
+    return rows.groupBy(
+        "problem",
+        "role",
+        "phase",
+        "topic",
+        f.when(kind == "choice", f.col("other_topic")).alias("other_topic"),
+        "kind",
+        f.when(rating, f.col("rater")).alias("rater"),
+        f.when(rating, f.col("value")).otherwise(0).cast("long").alias("rating"),
+    ).agg(
+        f.count(f.lit(1)).alias("count"),
+        # as decimals: their sum is the same in any order
+        f.sum(f.coalesce(logarithm, f.lit(0.0)).cast("decimal(20,12)"))
+        .cast("double")
+        .alias("total"),
+        f.sum((f.coalesce(logarithm, f.lit(0.0)) ** 2).cast("decimal(20,12)"))
+        .cast("double")
+        .alias("squares"),
     )
 
 
