@@ -7,10 +7,11 @@ a stamp have no delay, cannot be duplicates of anything known, and make windows 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import ceil, floor, inf, isfinite, log2
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,6 +22,8 @@ from firedex_spark.record_files import RecordFile, RowGroup
 __all__ = ["Piece", "Window", "fixed_windows", "read_window", "slice_width", "windows_of"]
 
 ROWS_OF_A_WINDOW = 1_500_000
+NEAR = 0.4
+"""By what part of a window a cut may be moved to where a row group begins."""
 MOST_SLICES = 1024
 TIME = "published_at_seconds"
 
@@ -59,21 +62,44 @@ def slice_width(files: Iterable[RecordFile]) -> float:
 
 
 def windows_of(files: Sequence[RecordFile]) -> list[Window]:
-    """Windows of about equal size, cut where row groups begin, so that few are read twice."""
+    """Windows of about equal size, cut where row groups begin if that is near."""
     made: list[Window] = []
     for site, placed in _by_site(files):
-        timed = sorted(
-            (p for p in placed if p[1].earliest <= p[1].latest), key=lambda p: p[1].earliest
-        )
-        cuts, held = [-inf], 0
-        for _, group in timed:
-            if held + group.rows > ROWS_OF_A_WINDOW and held and group.earliest > cuts[-1]:
-                cuts.append(group.earliest)
-                held = 0
-            held += group.rows
-        made += _windows(site, timed, zip(cuts, [*cuts[1:], inf], strict=True))
+        timed = [p for p in placed if p[1].earliest <= p[1].latest]
+        cuts = [-inf, *_cuts([group for _, group in timed]), inf]
+        made += _windows(site, timed, pairwise(cuts))
         made += _untimed(site, placed)
     return made
+
+
+def _cuts(groups: list[RowGroup]) -> list[float]:
+    """Times between which there are about as many rows as a window holds.
+
+    Rows are taken to be spread evenly over the time of their group.
+    """
+    known = [g for g in groups if isfinite(g.earliest) and isfinite(g.latest)]
+    if not known:
+        return []
+    early, late = np.array([[g.earliest, g.latest] for g in known]).T
+    rows = np.array([g.rows for g in known], dtype=np.float64)
+    times = np.unique(np.concatenate([early, late]))
+    first, last = np.searchsorted(times, early), np.searchsorted(times, late)
+    lasting = last > first
+    pace = np.zeros(len(times))
+    np.add.at(pace, first[lasting], rows[lasting] / (late - early)[lasting])
+    np.add.at(pace, last[lasting], -rows[lasting] / (late - early)[lasting])
+    at_once = np.bincount(first[~lasting], rows[~lasting], len(times))
+    between = np.cumsum(pace)[:-1] * np.diff(times)
+    before = np.concatenate([[0.0], np.cumsum(between + at_once[:-1])])
+    number = ceil(rows.sum() / ROWS_OF_A_WINDOW)
+    starts = np.unique(early)
+    rows_before_start = np.interp(starts, times, before)
+    cuts = set()
+    for wanted in rows.sum() * np.arange(1, number) / number:
+        nearest = int(np.abs(rows_before_start - wanted).argmin())
+        near = abs(rows_before_start[nearest] - wanted) <= NEAR * ROWS_OF_A_WINDOW
+        cuts.add(float(starts[nearest] if near else np.interp(wanted, before, times)))
+    return sorted(cuts)
 
 
 def fixed_windows(files: Sequence[RecordFile], seconds: float) -> list[Window]:

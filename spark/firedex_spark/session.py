@@ -23,6 +23,7 @@ __all__ = ["SparkSession", "java_is_there", "spark_session"]
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
 SETTINGS = {
+    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -62,7 +63,6 @@ def spark_session(
         if not submitted:
             builder = builder.master(master or f"local[{len(os.sched_getaffinity(0))}]")
         session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
         try:
             yield session
         finally:

@@ -84,8 +84,9 @@ def follow_delays(
 
     def take(batch: DataFrame, number: int) -> None:
         paths = sorted(_local(row["path"]) for row in batch.collect())
-        if paths:
-            told(state.take(number, paths))
+        found = state.take(number, paths) if paths else None
+        if found is not None:
+            told(found)
 
     writer = stream.writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", str((out / "checkpoint").absolute()))
@@ -116,13 +117,15 @@ class _State:
         self._files.mkdir(parents=True, exist_ok=True)
         self._sums.mkdir(parents=True, exist_ok=True)
 
-    def take(self, number: int, paths: list[str]) -> Validation:
-        """Take in a batch of files, again if it was taken in before."""
+    def take(self, number: int, paths: list[str]) -> Validation | None:
+        """Take in a batch of files, again if it was taken in before; None if all are bad so far."""
         self._note(number, [Path(path) for path in paths])
         fresh = set(paths)
         while True:
             known = self._known()
             files = list(known.good.values())
+            if not files:
+                return None
             windows = fixed_windows(files, WINDOW_SECONDS)
             stale = [w for w in windows if fresh & {piece.path for piece in w.pieces}]
             broken = self._sum_up(stale, slice_width(files))
@@ -169,8 +172,6 @@ class _State:
                 left_out[path] = _bad_file(kind, Path(path), reason)
         for path in left_out:
             good.pop(path, None)
-        if not good:
-            raise NothingReadable(self._files, list(left_out.values()))
         return _Known(good=good, left_out=left_out)
 
     def _place(self, window: Window) -> Path:
