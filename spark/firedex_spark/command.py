@@ -17,6 +17,7 @@ from firedex.cli.output import fail
 from firedex.wire import WireError, from_json
 from firedex.wire.service_api import PhaseProfile
 from firedex_models import ModelError
+from firedex_spark.arrange_records import arrange_records
 from firedex_spark.calibrate import calibrate
 from firedex_spark.delay_verdicts import Bounds
 from firedex_spark.errors import SparkJobError
@@ -172,6 +173,22 @@ def validate_delays_command(
     }
     _done(out, summary, json)
     sys.exit(ALARM if alarming else 0)
+
+
+@spark.command(
+    "arrange-records",
+    short_help="Sort records by site and day.",
+    epilog="Example: firedex spark arrange-records records --out arranged",
+)
+@click.argument("records", type=SOURCE)
+@job_options
+def arrange_records_command(
+    records: Path, out: Path, master: str | None, memory: str, json: bool
+) -> None:
+    """Sort flat files into folders by site and day, which other jobs read faster."""
+    with _running("arrange-records", out, master, memory) as session:
+        rows, left_out = arrange_records(session, records, out, _say)
+    _done(out, {"records": rows, "files_left_out": [str(bad) for bad in left_out]}, json)
 
 
 @spark.command(

@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
 
 from firedex_spark.errors import (
     BadFile,
@@ -22,8 +24,9 @@ from firedex_spark.errors import (
     UnreadableFile,
     WrongColumnType,
 )
+from firedex_spark.session import SparkSession
 
-__all__ = ["CheckedFiles", "RecordFile", "RowGroup", "check_files", "files_under"]
+__all__ = ["CheckedFiles", "RecordFile", "RowGroup", "check_files", "files_under", "frame_of"]
 
 READERS = 8
 SITE = "site="
@@ -140,3 +143,17 @@ def _groups(metadata: pq.FileMetaData, time: str | None) -> Iterable[RowGroup]:
             latest=float(said.max) if known else -inf if none_at_all else inf,
             untimed=said is None or not said.has_null_count or said.null_count > 0,
         )
+
+
+def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema) -> DataFrame:
+    """The rows of all files, by the columns of ``schema``; a path's site is the column's value."""
+    made: DataFrame | None = None
+    for site in sorted({file.site or "" for file in files}):
+        rows = spark.read.parquet(*[str(f.path) for f in files if (f.site or "") == site])
+        if site:
+            rows = rows.withColumn("site", lit(site))
+        rows = rows.select(*schema.names)
+        made = rows if made is None else made.unionByName(rows)
+    if made is None:
+        raise ValueError("no files")
+    return made

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from firedex_spark.errors import BadFile
 from firedex_spark.feedback_schema import FEEDBACK_SCHEMA, FeedbackKind
-from firedex_spark.record_files import check_files, files_under
+from firedex_spark.record_files import check_files, files_under, frame_of
 from firedex_spark.role_worth import LearntWorth, fit_role
 from firedex_spark.session import SparkSession
 
@@ -42,7 +42,7 @@ def fit_utility_weights(
     for bad in checked.left_out:
         say(f"left out: {bad}")
     say(f"{checked.rows} rows of feedback in {len(checked.good)} files")
-    rows = _read(spark, [(str(file.path), file.site) for file in checked.good])
+    rows = _with_problem(frame_of(spark, checked.good, FEEDBACK_SCHEMA).dropDuplicates())
     statistics = feedback_statistics(rows).cache()
     try:
         refused = _refused(statistics)
@@ -59,19 +59,6 @@ def fit_utility_weights(
         refused=refused,
         left_out=checked.left_out,
     )
-
-
-def _read(spark: SparkSession, files: list[tuple[str, str | None]]) -> DataFrame:
-    """All files; a site that the path alone says is the column's value."""
-    flat = [path for path, site in files if site is None]
-    parts = [spark.read.parquet(*flat)] if flat else []
-    for name in sorted({site for _, site in files if site is not None}):
-        of_site = [path for path, site in files if site == name]
-        parts.append(spark.read.parquet(*of_site).withColumn("site", f.lit(name)))
-    rows = parts[0].select(*FEEDBACK_SCHEMA.names)
-    for part in parts[1:]:
-        rows = rows.unionByName(part.select(*FEEDBACK_SCHEMA.names))
-    return _with_problem(rows.dropDuplicates())
 
 
 def _with_problem(rows: DataFrame) -> DataFrame:

@@ -26,7 +26,9 @@ from firedex.delivery_schema import SCHEMA
 from firedex.wire import to_json
 from firedex_models import predict
 from firedex_spark import record_windows
+from firedex_spark.arrange_records import arrange_records
 from firedex_spark.command import spark as spark_command
+from firedex_spark.errors import OutputInUse
 from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.prediction_files import (
     PredictedSubscription,
@@ -90,6 +92,21 @@ def scatter(records: Path, into: Path, parts: int) -> None:
     into.mkdir(exist_ok=True)
     for number, some in enumerate(np.array_split(row, parts)):
         pq.write_table(table.take(pa.array(some)), into / f"part{number}.parquet")
+
+
+def test_arranged_by_site_and_day_they_say_the_same(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    rows, _ = arrange_records(spark, simulated, tmp_path)
+    assert [path.name for path in (tmp_path / "records").iterdir() if path.is_dir()] == [
+        "site=site"
+    ]
+    days = [path.name for path in (tmp_path / "records" / "site=site").iterdir()]
+    assert days == ["day=1970-01-01"]
+    found = validate_delays(spark, tmp_path / "records", said())
+    assert (found.records, found.rows) == (rows, whole.rows)
+    with pytest.raises(OutputInUse):
+        arrange_records(spark, simulated, tmp_path)
 
 
 def test_bad_files_are_left_out_whole_however_late_that_shows(
