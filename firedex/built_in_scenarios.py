@@ -10,16 +10,22 @@ from urllib.parse import parse_qsl
 
 import yaml
 
+from firedex.prototype_site import Prototype
 from firedex.table_2 import Table2
 from firedex.wire import InvalidValue, Scenario, from_plain, to_plain
 
 __all__ = ["BuiltInScenario", "NoSuchScenario", "built_in_scenarios", "drawn_scenario"]
 
-DRAWN: dict[str, tuple[str, type[Table2]]] = {
+Drawn = type[Table2] | type[Prototype]
+DRAWN: dict[str, tuple[str, Drawn]] = {
+    "prototype": (
+        "The paper authors' prototype: 7 topics, 7 classes: ?subscribers=30&load=0.9&…",
+        Prototype,
+    ),
     "table-2": (
         "The paper's evaluation (Table 2), drawn from a seed: ?seed=2&deadline_seconds=0.5&…",
         Table2,
-    )
+    ),
 }
 
 
@@ -74,7 +80,7 @@ def _text_of(text: str) -> Callable[[], str]:
     return lambda: text
 
 
-def _text_of_drawn(kind: type[Table2]) -> Callable[[], str]:
+def _text_of_drawn(kind: Drawn) -> Callable[[], str]:
     return lambda: _yaml(kind().scenario())
 
 

@@ -6,7 +6,7 @@ import click
 
 from firedex.wire.addresses import http_address, parse_host_port
 
-__all__ = ["HOST_PORT", "HTTP_URL"]
+__all__ = ["HOST_PORT", "HTTP_OR_HTTPS_URL", "HTTP_URL"]
 
 
 class _HostPort(click.ParamType):  # type: ignore[type-arg]
@@ -22,13 +22,17 @@ class _HostPort(click.ParamType):  # type: ignore[type-arg]
 class _HttpUrl(click.ParamType):  # type: ignore[type-arg]
     name = "URL"
 
+    def __init__(self, *schemes: str) -> None:
+        self._schemes = schemes
+
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         try:
-            http_address(value)
+            http_address(value, self._schemes)
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return value
 
 
 HOST_PORT = _HostPort()
-HTTP_URL = _HttpUrl()
+HTTP_URL = _HttpUrl("http")
+HTTP_OR_HTTPS_URL = _HttpUrl("http", "https")

@@ -4,6 +4,7 @@ import math
 from datetime import UTC, datetime
 
 from firedex.wire import Statistics, TopicCount
+from firedex.wire.reports import MOST_TOPICS_IN_A_REPORT
 from firedex_clients.event import Event
 
 __all__ = ["FlowStatistics"]
@@ -110,7 +111,7 @@ class FlowStatistics:
                     missing_events=window.missing.get(topic, 0),
                     payload_bytes=window.payload_bytes.get(topic, 0),
                 )
-                for topic in sorted({*window.delivered, *window.missing})
+                for topic in sorted({*window.delivered, *window.missing})[:MOST_TOPICS_IN_A_REPORT]
             ),
             delay_mean_seconds=mean,
             delay_p95_seconds=p95,

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from firedex.wire.reports import MOST_TOPICS_IN_A_REPORT
+
 __all__ = ["FlowCounts", "TopicTally", "Totals"]
 
-MOST_TOPICS = 10_000
+MOST_TOPICS = MOST_TOPICS_IN_A_REPORT
 """Of one flow within one window; events of further topics are counted in the totals alone."""
 
 

@@ -16,9 +16,21 @@ from firedex.service import tables
 from firedex.service.database import Database
 from firedex.service.errors import KeyReused
 
-__all__ = ["ChangeLedger", "Done", "Entry", "Origin", "last_change"]
+__all__ = [
+    "CREATE_TOKEN",
+    "NO_PLAN_FOLLOWS",
+    "REVOKE_TOKEN",
+    "ChangeLedger",
+    "Done",
+    "Entry",
+    "Origin",
+    "last_change",
+    "to_be_planned",
+]
 
 KEYS_ARE_KEPT_SECONDS = 24 * 3600.0
+CREATE_TOKEN, REVOKE_TOKEN = "create-token", "revoke-token"
+NO_PLAN_FOLLOWS = (CREATE_TOKEN, REVOKE_TOKEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,15 @@ class Done:
 def last_change(connection: Connection) -> int:
     """The number of the last change; 0 before the first."""
     return int(connection.execute(select(func.max(tables.change.c.number))).scalar() or 0)
+
+
+def to_be_planned(connection: Connection, after: int) -> int:
+    """How many changes after ``after`` a plan has to follow."""
+    column = tables.change.c
+    counted = select(func.count()).where(
+        column.number > after, column.action.not_in(NO_PLAN_FOLLOWS)
+    )
+    return int(connection.execute(counted).scalar_one())
 
 
 class ChangeLedger:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from firedex.service import tables
 from firedex.service.configuration_document import ConfigurationDocument
 from firedex.service.database import Database
+from firedex.service.errors import LockLost
 from firedex.service.planning_scenario import Basis, BasisRate
 from firedex.wire import from_plain, to_plain
 from firedex.wire.service_api import ConfigurationRecord
@@ -59,7 +60,10 @@ class ConfigurationStore:
     def activate(
         self, version: int, document: ConfigurationDocument, basis: Basis, pushed_seconds: float
     ) -> float:
-        """The network follows it: it is in force from now on, and the one before is not."""
+        """The network follows it: it is in force from now on, and the one before is not.
+
+        Raises LockLost if another planner has given it up meanwhile.
+        """
         kept = document.to_bytes()
         now = time.time()
         with self._database.writing() as connection:
@@ -68,9 +72,9 @@ class ConfigurationStore:
                 .where(_columns.state == IN_FORCE)
                 .values(state=REPLACED)
             )
-            connection.execute(
+            made = connection.execute(
                 update(tables.configuration)
-                .where(_columns.version == version)
+                .where(_columns.version == version, _columns.state == PLANNED)
                 .values(
                     state=IN_FORCE,
                     document=kept,
@@ -79,6 +83,8 @@ class ConfigurationStore:
                     in_force_seconds=now,
                 )
             )
+            if made.rowcount == 0:
+                raise LockLost
         return now
 
     def fail(self, version: int, error: str) -> None:
@@ -87,7 +93,7 @@ class ConfigurationStore:
             connection.execute(
                 update(tables.configuration)
                 .where(_columns.version == version)
-                .values(state=FAILED, error=error)
+                .values(state=FAILED, error=error.replace("\0", "\N{REPLACEMENT CHARACTER}"))
             )
 
     def fail_unfinished(self) -> None:

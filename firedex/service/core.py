@@ -15,9 +15,17 @@ from typing import Protocol
 from sqlalchemy import Connection, func, select
 
 from firedex.service import tables
-from firedex.service.change_ledger import ChangeLedger, Done, Entry, Origin, last_change
+from firedex.service.change_ledger import (
+    ChangeLedger,
+    Done,
+    Entry,
+    Origin,
+    last_change,
+    to_be_planned,
+)
 from firedex.service.configuration_store import ConfigurationStore, InForce
 from firedex.service.database import Database
+from firedex.service.doorkeeper import Doorkeeper
 from firedex.service.planner import Notice, SiteSettings
 from firedex.service.planner_loop import CHANGED, STATISTICS
 from firedex.service.registrations import Limits, Registrations
@@ -57,12 +65,17 @@ class PlannerHandle(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """``open_to_all``: no tokens are asked for, and everybody may do everything."""
+    """``open_to_all``: no tokens are asked for, and everybody may do everything;
+    ``request_rate``: of each token, ``wrong_token_rate``: of each address.
+    """
 
     settings: SiteSettings
     open_to_all: bool = False
     limits: Limits = field(default_factory=Limits)
     request_rate: RequestRate | None = field(default_factory=RequestRate)
+    wrong_token_rate: RequestRate | None = field(
+        default_factory=lambda: RequestRate(per_second=20.0, burst=100.0)
+    )
 
 
 class ConfigurationService:
@@ -75,6 +88,7 @@ class ConfigurationService:
         self.configurations = ConfigurationStore(database)
         self.tokens = Tokens(database)
         self.request_limits = RequestLimits(None if options.open_to_all else options.request_rate)
+        self._doorkeeper = Doorkeeper(self.tokens, RequestLimits(options.wrong_token_rate))
         self.planner: PlannerHandle | None = None
         self.planning = threading.Lock()
         self.event_streams = 0
@@ -165,9 +179,11 @@ class ConfigurationService:
         """Whether a change is in force."""
         return self.in_force is not None and self.in_force.through_change >= change
 
-    def identify(self, authorization: str | None) -> Identity:
+    def identify(self, authorization: str | None, address: str) -> Identity:
         """Who asks; whoever it is, if no tokens are asked for."""
-        return ANYONE if self.options.open_to_all else self.tokens.identify(authorization)
+        if self.options.open_to_all:
+            return ANYONE
+        return self._doorkeeper.identify(authorization, address)
 
     def reader(self) -> StateReader:
         """For reading the state once."""
@@ -189,6 +205,8 @@ class ConfigurationService:
         where = tables.registration.c
         with self.database.reading() as connection:
             last = last_change(connection)
+            now = self.in_force
+            pending = to_be_planned(connection, now.through_change if now else 0)
             counts = {
                 row.kind: (row.parties, int(row.wants or 0))
                 for row in connection.execute(
@@ -200,7 +218,6 @@ class ConfigurationService:
                 ).all()
             }
             incident = setting(connection, "incident", Incident)
-        now = self.in_force
         through = now.through_change if now else 0
         rate, missed = _prediction_figures(now)
         return ServiceStatus(
@@ -211,7 +228,7 @@ class ConfigurationService:
             last_change=last,
             in_force_version=now.version if now else 0,
             in_force_change=through,
-            pending_changes=max(last - through, 0),
+            pending_changes=pending,
             in_force_since=datetime.fromtimestamp(now.since_seconds, UTC) if now else None,
             achieved_utility_rate=rate,
             deadlines_missed=missed,

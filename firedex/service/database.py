@@ -6,16 +6,16 @@ moment of the whole. Who plans holds the planner's lock, so that one database ha
 
 import fcntl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from firedex.service.errors import StateError
-from firedex.service.migrations import migrate
+from firedex.service.errors import LockLost, PlannedElsewhere, StateError
+from firedex.service.migrations import is_state, migrate
 
 __all__ = ["Database", "database_url"]
 
@@ -23,34 +23,66 @@ PATIENCE_SECONDS = 30
 WRITERS, PLANNER = 0x46444558, 0x46444559
 """PostgreSQL's advisory locks: all writers share one, the planner has another."""
 POOL = 12
+NOTICE_LOSS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""A PostgreSQL that vanished without a word is noticed, not waited for."""
+OUR_LOCK = text(
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted "
+    "AND pid = pg_backend_pid() AND classid = 0 AND objid = :planner"
+).bindparams(planner=PLANNER)
 
 
 def database_url(state: str) -> str:
     """The URL of a path or URL that somebody gave."""
-    if state.startswith(("postgresql://", "postgres://")):
-        return "postgresql+psycopg://" + state.split("://", 1)[1]
-    if "://" in state:
-        return state
+    scheme, there_is_one, rest = state.partition("://")
+    if scheme in ("postgresql", "postgres") and there_is_one:
+        return f"postgresql+psycopg://{rest}"
+    if there_is_one:
+        raise StateError(
+            f"{scheme}:// is no state: give a file, or postgresql://USER@HOST/DATABASE"
+        )
     return f"sqlite:///{Path(state).absolute()}"
 
 
 class Database:
-    """Opened at ``state``, and brought to the present form."""
+    """Opened at ``state``, and brought to the present form; made anew unless it ``must_exist``."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state: str, *, must_exist: bool = False) -> None:
         self.url = database_url(state)
         self._sqlite = self.url.startswith("sqlite")
         self._writer = threading.Lock()
+        if must_exist and self._sqlite and not Path(state).exists():
+            raise StateError(f"there is no state at {state}")
         try:
             self._engine = self._open()
-            with self.writing() as connection:
-                migrate(connection)
+            self._prepare(state, must_exist)
         except SQLAlchemyError as error:
             raise StateError(f"cannot use the state at {state}: {error}") from error
 
+    def _prepare(self, state: str, must_exist: bool) -> None:
+        with ExitStack() as if_it_fails:
+            if_it_fails.callback(self.close)
+            with self.writing() as connection:
+                if must_exist and not is_state(connection):
+                    raise StateError(f"there is no state at {state}")
+                migrate(connection)
+            if_it_fails.pop_all()
+
     def _open(self) -> Engine:
         if not self._sqlite:
-            return create_engine(self.url, pool_size=POOL, max_overflow=POOL, pool_pre_ping=True)
+            given = make_url(self.url).query
+            return create_engine(
+                self.url,
+                pool_size=POOL,
+                max_overflow=POOL,
+                pool_pre_ping=True,
+                connect_args={k: v for k, v in NOTICE_LOSS.items() if k not in given},
+            )
         engine = create_engine(
             self.url,
             pool_size=POOL,
@@ -97,20 +129,30 @@ class Database:
             connection.rollback()
 
     @contextmanager
-    def planners_lock(self) -> Iterator[None]:
-        """Held by the one who plans; the system takes it back from a process that was killed."""
+    def planners_lock(self) -> Iterator[Callable[[], None]]:
+        """Held by the one who plans; the system takes it back from a process that was killed.
+
+        Raises PlannedElsewhere if somebody holds it. What comes out is to be called before
+        anything that only the one planner may do: it raises if the lock was lost meanwhile.
+        """
         if self._sqlite:
             with _locked_file(Path(self.url.removeprefix("sqlite:///") + ".planner")):
-                yield
+                yield lambda: None  # the process keeps it for as long as it lives
             return
         with self._engine.connect() as connection:
-            connection.execute(text(f"SELECT pg_advisory_lock({PLANNER})"))
-            connection.commit()  # the lock is the session's; a transaction would keep old rows
-            try:
-                yield
-            finally:
-                connection.execute(text(f"SELECT pg_advisory_unlock({PLANNER})"))
+            connection.detach()  # the lock is the session's: it ends with it, not in a pool
+            taken = connection.execute(text(f"SELECT pg_try_advisory_lock({PLANNER})")).scalar()
+            connection.commit()  # a transaction would keep old rows
+            if not taken:
+                raise PlannedElsewhere
+
+            def check() -> None:
+                held = connection.execute(OUR_LOCK).scalar()
                 connection.commit()
+                if not held:
+                    raise LockLost
+
+            yield check
 
     def close(self) -> None:
         """Give all connections back."""
@@ -124,7 +166,10 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 @contextmanager
-def _locked_file(path: Path) -> Iterator[IO[str]]:
+def _locked_file(path: Path) -> Iterator[None]:
     with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise PlannedElsewhere from error
+        yield

@@ -29,7 +29,7 @@ from firedex.wire.network_paths import switches_on_path
 from firedex.wire.packet_sizes import packets_of_event
 from firedex_models.topic_index import TopicIndex
 
-__all__ = ["desired_network"]
+__all__ = ["BUFFER_PACKETS", "desired_network", "guaranteed_bits_per_second"]
 
 HIGHEST_CLASS = 0
 BUFFER_PACKETS = 60
@@ -104,9 +104,14 @@ def _bandwidths(scenario: Scenario) -> dict[Port, float]:
     return bandwidths
 
 
+def guaranteed_bits_per_second(bandwidth: float, classes: int) -> float:
+    """What each of so many classes of a port is guaranteed, where the switch leaves it open."""
+    return min(GUARANTEED_SHARE * bandwidth / classes, LARGEST_GUARANTEE_BITS_PER_SECOND)
+
+
 def _shaped(switch: Switch, towards: str | None, classes: set[int], bandwidth: float) -> ShapedPort:
-    guarantee = switch.guaranteed_bits_per_second or min(
-        GUARANTEED_SHARE * bandwidth / len(classes), LARGEST_GUARANTEE_BITS_PER_SECOND
+    guarantee = switch.guaranteed_bits_per_second or guaranteed_bits_per_second(
+        bandwidth, len(classes)
     )
     packets = switch.buffer.packets if switch.buffer else BUFFER_PACKETS
     return ShapedPort(

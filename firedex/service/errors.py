@@ -10,23 +10,33 @@
     │   ├── Changed        412  somebody else has changed it meanwhile
     │   ├── NotYours       403  the token does not allow it
     │   ├── NoToken        401  no token, or one that is not valid
+    │   ├── TooLarge       413  more than is kept of anybody
     │   ├── TooMuch        429  too many requests; says when to come again
     │   └── KeyReused      422  an idempotency key that stood for another request
     ├── PushFailed         the controller did not take the rules; the previous configuration stands
     └── StateError         the database cannot be used
+        ├── PlannedElsewhere   another planner is at work on it
+        └── LockLost           the planner's lock is no longer ours
 """
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 __all__ = [
     "Changed",
     "Conflict",
     "KeyReused",
+    "LockLost",
     "NoToken",
     "NotYours",
+    "PlannedElsewhere",
     "PortsExhausted",
     "PushFailed",
     "Refused",
     "ServiceError",
     "StateError",
+    "TooLarge",
     "TooMuch",
     "Unknown",
 ]
@@ -37,9 +47,10 @@ class ServiceError(Exception):
 
 
 class Refused(ServiceError):
-    """A request that is not granted."""
+    """A request that is not granted; ``headers`` go with the answer."""
 
     status = 400
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class Conflict(Refused):
@@ -78,6 +89,13 @@ class NoToken(Refused):
     """Nobody known."""
 
     status = 401
+    headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
+
+
+class TooLarge(Refused):
+    """Too long."""
+
+    status = 413
 
 
 class TooMuch(Refused):
@@ -87,6 +105,7 @@ class TooMuch(Refused):
 
     def __init__(self, wait_seconds: float) -> None:
         self.wait_seconds = wait_seconds
+        self.headers = {"Retry-After": str(math.ceil(wait_seconds))}
         super().__init__(f"too many requests; come again in {wait_seconds:.1f} s")
 
 
@@ -106,3 +125,17 @@ class PushFailed(ServiceError):
 
 class StateError(ServiceError):
     """The database cannot be used."""
+
+
+class PlannedElsewhere(StateError):
+    """One database has one planner, and this is not it."""
+
+    def __init__(self) -> None:
+        super().__init__("another service plans on this state")
+
+
+class LockLost(StateError):
+    """Somebody else may be planning by now."""
+
+    def __init__(self) -> None:
+        super().__init__("the planner's lock was lost")

@@ -6,18 +6,33 @@ client comes again, and is told the present version first.
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from firedex.service.core import ConfigurationService, Event
+from firedex.service.errors import TooMuch
 
-__all__ = ["EventStreams", "TooManyStreams"]
+__all__ = ["EventStreams", "Listener", "TooManyStreams"]
 
+log = logging.getLogger("firedex.service")
 KEEP_ALIVE_SECONDS = 15.0
 STATISTICS_SECONDS = 1.0
 MOST_WAITING_EVENTS = 32
 MOST_STREAMS = 20_000
+MOST_STREAMS_OF_A_TOKEN = 100
+SEND_SECONDS = 10.0
+"""Who takes nothing for so long has left without a word."""
+LOOK_AT_TOKENS_SECONDS = 5.0
+HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -31,11 +46,20 @@ def sse(kind: str, data: Mapping[str, object], version: int) -> bytes:
     return f"id: {version}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-class _Stream:
-    __slots__ = ("queue", "subscriber")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who holds a stream: the token's name, if tokens are asked for, and whose flows it watches."""
 
-    def __init__(self, subscriber: str | None) -> None:
-        self.subscriber = subscriber
+    token: str | None = None
+    subscriber: str | None = None
+
+
+class _Stream:
+    __slots__ = ("closing", "listener", "queue")
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.closing = False
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING_EVENTS)
 
 
@@ -47,21 +71,24 @@ class EventStreams:
         self._streams: set[_Stream] = set()
         self._waiting: set[tuple[int, asyncio.Future[None]]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pulse: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._last_statistics = 0.0
         service.listen(self._from_any_thread)
 
     def start(self) -> None:
         """Begin, in the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._pulse = self._loop.create_task(self._keep_alive())
+        self._tasks = [
+            self._loop.create_task(self._keep_alive()),
+            self._loop.create_task(self._end_revoked()),
+        ]
 
     async def stop(self) -> None:
         """End all streams."""
         for stream in list(self._streams):
             self._close(stream)
-        if self._pulse is not None:
-            self._pulse.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     async def wait_for(self, change: int, seconds: float) -> bool:
         """Wait until a change is in force; False if it was not in time."""
@@ -80,35 +107,46 @@ class EventStreams:
         finally:
             self._waiting.discard(entry)
 
-    async def serve(self, subscriber: str | None, receive: Receive, send: Send) -> None:
-        """Hold one stream until either side leaves."""
-        if len(self._streams) >= MOST_STREAMS:
-            raise TooManyStreams
-        stream = _Stream(subscriber)
+    async def serve(self, listener: Listener, receive: Receive, send: Send) -> None:
+        """Hold one stream until either side leaves, or the other side no longer takes anything."""
+        self._check_room(listener)
+        stream = _Stream(listener)
         self._streams.add(stream)
         self._service.event_streams = len(self._streams)
         watcher = asyncio.ensure_future(self._watch(stream, receive))
-        headers = [
-            (b"content-type", b"text/event-stream"),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-        ]
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send(_chunk(b": welcome\n\n"))
-            version = self._service.version
-            if version:
-                data: dict[str, object] = {"version": version}
-                if subscriber is not None:
-                    data["changed"] = True
-                await send(_chunk(sse("configuration", data, version)))
-            while (text := await stream.queue.get()) is not None:
-                await send(_chunk(text))
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._send_all(stream, send)
+        except TimeoutError:
+            log.info("an event stream of %s took nothing more", listener.token or "somebody")
         finally:
             watcher.cancel()
             self._streams.discard(stream)
             self._service.event_streams = len(self._streams)
+
+    def _check_room(self, listener: Listener) -> None:
+        if len(self._streams) >= MOST_STREAMS:
+            raise TooManyStreams
+        if listener.token is not None:
+            own = sum(stream.listener.token == listener.token for stream in self._streams)
+            if own >= MOST_STREAMS_OF_A_TOKEN:
+                raise TooMuch(SEND_SECONDS)
+
+    async def _send_all(self, stream: _Stream, send: Send) -> None:
+        async def put(message: dict[str, Any]) -> None:
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
+
+        await put({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await put(_chunk(b": welcome\n\n"))
+        version = self._service.version
+        if version:
+            data: dict[str, object] = {"version": version}
+            if stream.listener.subscriber is not None:
+                data["changed"] = True
+            await put(_chunk(sse("configuration", data, version)))
+        while (text := await stream.queue.get()) is not None:
+            await put(_chunk(text))
+        await put({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _watch(self, stream: _Stream, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -116,7 +154,8 @@ class EventStreams:
         self._close(stream)
 
     def _close(self, stream: _Stream) -> None:
-        self._streams.discard(stream)
+        """It counts as open until it has ended, however long that takes."""
+        stream.closing = True
         while stream.queue.full():
             stream.queue.get_nowait()
         stream.queue.put_nowait(None)
@@ -142,12 +181,15 @@ class EventStreams:
             for known in (True, False)
         }
         for stream in list(self._streams):
-            if event.changed is None or stream.subscriber is None:
+            watched = stream.listener.subscriber
+            if event.changed is None or watched is None:
                 self._put(stream, plain)
             else:
-                self._put(stream, told[stream.subscriber in event.changed])
+                self._put(stream, told[watched in event.changed])
 
     def _put(self, stream: _Stream, text: bytes) -> None:
+        if stream.closing:
+            return
         try:
             stream.queue.put_nowait(text)
         except asyncio.QueueFull:
@@ -158,6 +200,22 @@ class EventStreams:
             await asyncio.sleep(KEEP_ALIVE_SECONDS)
             for stream in list(self._streams):
                 self._put(stream, b": keep-alive\n\n")
+
+    async def _end_revoked(self) -> None:
+        """A token that is revoked, by whatever process, has no streams any more."""
+        while True:
+            await asyncio.sleep(LOOK_AT_TOKENS_SECONDS)
+            holders = {stream.listener.token for stream in self._streams} - {None}
+            if not holders:
+                continue
+            try:
+                valid = await asyncio.to_thread(self._service.tokens.valid_names)
+            except SQLAlchemyError:
+                log.warning("tokens cannot be looked at just now")
+                continue
+            for stream in list(self._streams):
+                if stream.listener.token in holders - valid:
+                    self._close(stream)
 
 
 def _chunk(text: bytes) -> dict[str, Any]:

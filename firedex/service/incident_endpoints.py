@@ -20,9 +20,10 @@ from firedex.wire.incident import (
     Incident,
     IncidentOpening,
     PhaseChange,
+    PhaseProfile,
     UtilityProfile,
 )
-from firedex.wire.service_api import Accepted, NetworkView, PhaseProfile, SubscriberPlace
+from firedex.wire.service_api import Accepted, NetworkView, SubscriberPlace
 
 __all__ = ["ENDPOINTS"]
 
@@ -108,7 +109,7 @@ def delete_incident(call: Call) -> Reply:
 @endpoint(ENDPOINTS, "GET", "/v1/profiles", roles=STAFF, answers={200: tuple[PhaseProfile, ...]})
 def get_profiles(call: Call) -> Reply:
     """The utility profiles of all phases."""
-    profiles = call.service.reader().read().profiles
+    profiles = call.service.reader().profiles()
     return Reply(
         value=tuple(
             PhaseProfile(phase=phase, rules=profile.rules) for phase, profile in profiles.items()
@@ -158,7 +159,7 @@ def delete_profile(call: Call) -> Reply:
 @endpoint(ENDPOINTS, "GET", "/v1/budgets", roles=ALL, answers={200: Budgets})
 def get_budgets(call: Call) -> Reply:
     """What each role may claim."""
-    return Reply(value=call.service.reader().read().budgets)
+    return Reply(value=call.service.reader().budgets())
 
 
 @endpoint(

@@ -79,7 +79,7 @@ class _StateCollector:
         yield self._deviation()
 
     def _rates(self) -> Iterator[Metric]:
-        measured = self._service.reader().read().measured
+        measured = self._service.reader().measured()
         rates = GaugeMetricFamily(
             "firedex_topic_offered_rate", "Events a second, before drops.", labels=("topic",)
         )

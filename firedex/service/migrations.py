@@ -2,7 +2,7 @@
 
 Form 0 is what the first release left behind (SQLite: ``registration`` and ``configuration`` with
 JSON bodies); a new database starts there too, with nothing in it. A step is never changed once
-released: what comes later is a further step.
+released, nor are the tables that it makes: what comes later is a further step.
 """
 
 import time
@@ -10,13 +10,18 @@ from collections.abc import Callable
 
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, insert, inspect, text
 
-from firedex.service import tables
+from firedex.service import form_1_tables as form_1
 from firedex.service.errors import StateError
 from firedex.wire import PublisherRegistration, SubscriberRegistration, from_json, to_json
 
-__all__ = ["FORM", "migrate"]
+__all__ = ["FORM", "is_state", "migrate"]
 
 _form = Table("form", MetaData(), Column("number", Integer, nullable=False))
+
+
+def is_state(connection: Connection) -> bool:
+    """Whether a service has kept anything there, of whatever form."""
+    return bool({"form", "registration"} & set(inspect(connection).get_table_names()))
 
 
 def migrate(connection: Connection) -> None:
@@ -51,10 +56,10 @@ def _first(connection: Connection) -> None:
         ).scalar_one()
         connection.execute(text("ALTER TABLE registration RENAME TO registration_form_0"))
         connection.execute(text("ALTER TABLE configuration RENAME TO configuration_form_0"))
-    tables.metadata.create_all(connection)
+    form_1.metadata.create_all(connection)
     for number, (kind, name, body) in enumerate(old, 1):
         connection.execute(
-            insert(tables.change).values(
+            insert(form_1.change).values(
                 number=number,
                 at_seconds=time.time(),
                 actor="migration",
@@ -63,7 +68,7 @@ def _first(connection: Connection) -> None:
             )
         )
         connection.execute(
-            insert(tables.registration).values(
+            insert(form_1.registration).values(
                 kind=kind,
                 id=name,
                 body=body,
@@ -77,7 +82,7 @@ def _first(connection: Connection) -> None:
     if last_version:
         # Its number must not be given to other rules.
         connection.execute(
-            insert(tables.configuration).values(
+            insert(form_1.configuration).values(
                 version=last_version,
                 state="replaced",
                 through_change=0,
@@ -101,11 +106,29 @@ def _take_over_topics(connection: Connection, name: str, body: str, number: int)
         if topic.name not in known:
             known.add(topic.name)
             connection.execute(
-                insert(tables.topic).values(
+                insert(form_1.topic).values(
                     name=topic.name, body=to_json(topic), declared_by=name, change=number
                 )
             )
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_first,)
+def _second(connection: Connection) -> None:
+    """Numbers of 64 bits; what is looked up by time, reporter or party is found by an index."""
+    statements = [
+        "CREATE INDEX idempotency_at ON idempotency (at_seconds)",
+        "CREATE INDEX statistic_reporter ON statistic (reporter, number)",
+        "CREATE INDEX statistic_at ON statistic (at_seconds)",
+        "ALTER TABLE heartbeat ADD COLUMN party VARCHAR(128)",
+        "CREATE INDEX heartbeat_party ON heartbeat (party)",
+    ]
+    if connection.dialect.name == "postgresql":  # SQLite's integers are as long as they need be
+        statements += [
+            "ALTER TABLE statistic ALTER COLUMN number TYPE BIGINT, ALTER COLUMN flow TYPE BIGINT",
+            "ALTER SEQUENCE statistic_number_seq AS BIGINT",
+        ]
+    for statement in statements:
+        connection.execute(text(statement))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second)
 FORM = len(STEPS)

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 from firedex.wire.values import Amount, value
 
-__all__ = ["OfferedRate", "Window", "confidence", "drifted", "half_width", "observe"]
+__all__ = [
+    "OfferedRate",
+    "Window",
+    "believed",
+    "confidence",
+    "drifted",
+    "far_off",
+    "half_width",
+    "observe",
+    "spread",
+]
 
 MEMORY_SECONDS = 60.0
 SEEN_OF_ONE_MEMORY_SECONDS = MEMORY_SECONDS * (1 - math.exp(-1))
@@ -119,6 +129,11 @@ def drifted(known: OfferedRate, basis_rate: float, basis_spread: float) -> bool:
     """
     if not believed(known, basis_rate):
         return False
-    off = abs(known.rate_per_second - basis_rate)
     noise = SPREADS * math.hypot(spread(known), basis_spread)
-    return off > max(SMALLEST_DRIFT * max(basis_rate, known.rate_per_second), noise)
+    off = abs(known.rate_per_second - basis_rate)
+    return off > noise and far_off(known.rate_per_second, basis_rate)
+
+
+def far_off(one: float, other: float) -> bool:
+    """Whether two rates are so different that it is worth a plan."""
+    return abs(one - other) > SMALLEST_DRIFT * max(one, other)

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from firedex import __version__
 from firedex.service.endpoints import Endpoint, Query
-from firedex.service.query_parameters import WAIT
+from firedex.service.query_parameters import IDENTIFIER, WAIT
 from firedex.wire.service_api import ErrorAnswer
 
 __all__ = ["openapi_document"]
@@ -31,12 +31,6 @@ ANSWERS = {
     202: "Kept, and durable.",
     304: "As the caller knows it.",
     503: "Not ready.",
-}
-IDENTIFIER = {
-    "type": "string",
-    "pattern": "^[A-Za-z0-9][A-Za-z0-9_.:@-]*$",
-    "minLength": 1,
-    "maxLength": 128,
 }
 VERSION = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 REFERENCE = "#/components/schemas/{model}"

@@ -3,6 +3,7 @@
 import json as json_text
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 import yaml
@@ -79,7 +80,7 @@ def subscriptions(subscriber: str | None, service: str, token: str | None, json:
     """Show every subscription with its class, its drop rate and what is predicted of it."""
     caller = ServiceCaller(service, token)
     if subscriber:
-        path = f"/v1/subscribers/{subscriber}/configuration"
+        path = f"/v1/subscribers/{quote(subscriber, safe='')}/configuration"
         rows = caller.ask("GET", path)["prediction"]["subscriptions"]
     else:
         rows = caller.ask("GET", "/v1/predictions")["subscriptions"]
@@ -135,12 +136,7 @@ def what_if(
     CHANGE is a YAML or JSON file, as POST /v1/what-if takes it: subscribers, publishers,
     without_subscribers, without_publishers, phase, network.
     """
-    asked: dict[str, Any] = {}
-    if change is not None:
-        try:
-            asked = yaml.safe_load(change.read_text(encoding="utf-8")) or {}
-        except yaml.YAMLError as error:
-            raise click.BadParameter(str(error), param_hint="CHANGE") from error
+    asked = {} if change is None else _read_change(change)
     if phase:
         asked["phase"] = phase
     if without:
@@ -167,6 +163,24 @@ def what_if(
             _part(move["drop_rate_after"]),
         )
     _console().print(table)
+
+
+def _read_change(file: Path) -> dict[str, Any]:
+    """What stands in a file, as JSON can say it; YAML's dates are text there."""
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        plain = json_text.loads(json_text.dumps(found, default=str))
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise click.BadParameter(f"{file}: {error}", param_hint="CHANGE") from error
+    if not isinstance(plain, dict):
+        raise click.BadParameter(
+            f"{file}: must have names and values, such as 'phase: overhaul'", param_hint="CHANGE"
+        )
+    if not isinstance(plain.get("without_subscribers", []), list):
+        raise click.BadParameter(
+            f"{file}: without_subscribers: must be a list", param_hint="CHANGE"
+        )
+    return plain
 
 
 def _number(number: int | None) -> str:

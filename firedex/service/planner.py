@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from sqlalchemy import bindparam, delete
+
 from firedex.planning import PlanningError
+from firedex.service import tables
 from firedex.service.change_ledger import ChangeLedger
 from firedex.service.change_summary import summarise
 from firedex.service.configuration_store import ConfigurationStore, InForce
@@ -25,6 +28,7 @@ from firedex.service.site_plan import Gateway, PlannedSite, plan_site
 from firedex.service.site_state import SiteState
 from firedex.service.state_reader import StateReader
 from firedex.service.surroundings import take_over
+from firedex.service.unneeded_state import unneeded
 from firedex.wire import ControlEndpoint, Flow, Scenario, WireError
 from firedex.wire.incident import Budgets
 
@@ -55,7 +59,7 @@ class Notice:
 
 
 class Planner:
-    """Owns what is in force."""
+    """Owns what is in force, while it holds the planner's lock; ``check_lock`` raises if not."""
 
     def __init__(
         self,
@@ -63,8 +67,10 @@ class Planner:
         database: Database,
         controller: ControllerClient | None,
         notify: Callable[[Notice], None] = lambda _: None,
+        check_lock: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings, self._controller, self._notify = settings, controller, notify
+        self._check_lock = check_lock
         self._reader = StateReader(database, settings.default_budgets)
         self._database = database
         self._ledger = ChangeLedger(database)
@@ -84,6 +90,7 @@ class Planner:
         self._in_force = self.store.in_force()
         known = self._in_force.version if self._in_force else 0
         self._flows = self._in_force.document.value().flows if self._in_force else ()
+        self._tried = self._in_force.basis if self._in_force else Basis({})
         if self._controller is not None:
             try:
                 self._again = self._controller.network_version() != known
@@ -96,6 +103,7 @@ class Planner:
         """Ask the controller who is where and what switches can do; say whether plans differ."""
         if self._controller is None:
             return False
+        self._check_lock()
         return take_over(
             self._controller, self._database, self._ledger, self._reader, self._settings.site
         )
@@ -108,29 +116,55 @@ class Planner:
             self._again = True
         return self._again
 
+    def tidy(self) -> None:
+        """Forget what nobody needs any more; no plan is different for it."""
+        if not unneeded(self._reader.read(), time.time()):
+            return
+        self._check_lock()
+        with self._database.writing() as connection:
+            # Once more, since somebody may have come to need it.
+            found = unneeded(self._reader.read_in(connection), time.time())
+            for column, names in (
+                (tables.topic.c.name, found.topics),
+                (tables.measured.c.topic, found.measured),
+                (tables.host.c.address, [str(address) for address in found.hosts]),
+            ):
+                if names:
+                    connection.execute(
+                        delete(column.table).where(column == bindparam("unneeded")),
+                        [{"unneeded": name} for name in names],
+                    )
+
     def step(self) -> bool:
         """Plan and push if there is reason to; True if something came into force.
 
         Raises PushFailed, or PlanningError, after having kept why; the previous stands.
         """
+        self._check_lock()
         state = self._reader.read()
         before = self._in_force
         through = before.through_change if before else 0
         basis = rate_basis(self._settings.site, state, time.time())
-        if state.through_change > through:
-            with self._database.reading() as connection:
-                reason = summarise(connection, through, state.through_change)
+        reason = self._changes(through, state.through_change)
+        if reason:
             return self._plan(state, basis, reason)
         if self._again:
             return self._plan(state, basis, "the network had lost it")
         if before is None:
             return False
-        return self._follow_rates(state, before, basis)
+        return self._follow_rates(state, basis)
 
-    def _follow_rates(self, state: SiteState, before: InForce, basis: Basis) -> bool:
+    def _changes(self, after: int, through: int) -> str:
+        """What happened that a plan follows from; nothing if nothing did."""
+        if through <= after:
+            return ""
+        with self._database.reading() as connection:
+            return summarise(connection, after, through)
+
+    def _follow_rates(self, state: SiteState, basis: Basis) -> bool:
         """Plan again if measured rates have left the plan's, and that makes a difference."""
         site = self._settings.site
-        drifted = drifted_topics(site, state, before.basis, self._tried)
+        drifted = drifted_topics(site, state, self._tried, time.time())
         if not drifted:
             return False
         self._tried = basis
@@ -168,6 +202,7 @@ class Planner:
         )
         began = time.perf_counter()
         if self._controller is not None:
+            self._check_lock()  # planning may have taken long
             try:
                 self._controller.push(desired_network(planned, version, self._settings.control))
             except PushFailed as error:

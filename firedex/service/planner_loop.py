@@ -1,53 +1,37 @@
 """The planner at work: woken by changes, by the clock, and by nothing else.
 
-``run_planner`` is the loop; ``ThreadedPlanner`` runs it beside its caller, ``PlannerProcess`` in a
-process of its own, so that planning for ten thousand subscriptions holds up no request. The process
-ends with its parent, also by ``kill -9``: the pipe between them closes, and the kernel signals it.
+It plans for as long as it holds the planner's lock: its tenure. Whatever goes wrong with the state,
+and whatever nobody thought of, ends the tenure: it is told as trouble, and after a back-off the
+lock is taken anew and everything begins from what is on disk. So it outlives a database that is
+away, and two planners never both plan.
 """
 
-import contextlib
-import ctypes
-import gc
 import logging
-import multiprocessing
-import os
-import queue
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
 from typing import Protocol
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from firedex.planning import PlanningError
 from firedex.service.controller_client import ControllerClient, ControllerLink
 from firedex.service.database import Database
-from firedex.service.errors import PushFailed, ServiceError
+from firedex.service.errors import PlannedElsewhere, PushFailed, ServiceError, StateError
 from firedex.service.planner import Notice, Planner, SiteSettings
 from firedex.service.planner_pace import Pace, PaceSettings
 from firedex.wire import WireError
 
-__all__ = [
-    "CHANGED",
-    "STATISTICS",
-    "PlannerJob",
-    "PlannerProcess",
-    "ThreadedPlanner",
-    "run_planner",
-]
+__all__ = ["CHANGED", "STATISTICS", "STOP", "Inbox", "PlannerJob", "run_planner"]
 
 log = logging.getLogger("firedex.service")
 CHANGED, STATISTICS, STOP = "changed", "statistics", "stop"
-MESSAGES = dict(enumerate((CHANGED, STATISTICS, STOP)))
-CODES = {message: code for code, message in MESSAGES.items()}
-MOST_BYTES = 65_536
-PATIENCE_SECONDS = 10.0
-RESTART_SECONDS = 1.0
-CONFIRM_EVERY = 6
-SET_PARENT_DEATH_SIGNAL = 1
-COLLECT_RARELY = (200_000, 20, 50)
-"""A large plan makes a hundred thousand values that live; looking at them over and over is slow."""
+THOROUGH_EVERY = 6
+"""Looks; among them: whether the network still has what is in force."""
+ELSEWHERE_SECONDS = 0.1
+"""How often the lock is asked for while another planner has it."""
+LONG_ELSEWHERE = 50
+"""So many times of asking later it is told: a service that was just killed is gone by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +52,82 @@ class Inbox(Protocol):
 
 
 def run_planner(
-    job: PlannerJob, database: Database, inbox: Inbox, notify: Callable[[Notice], None]
+    job: PlannerJob,
+    open_database: Callable[[], Database],
+    inbox: Inbox,
+    notify: Callable[[Notice], None],
 ) -> None:
     """Plan whenever there is reason to, until told to stop."""
-    controller = ControllerClient(job.controller) if job.controller else None
-    planner = Planner(job.settings, database, controller, notify)
-    with database.planners_lock():
-        planner.restore()
-        _Loop(planner, Pace(job.pace), job.pace, inbox, notify).run()
+    _Tenures(job, open_database, inbox, notify).run()
+
+
+class _Tenures:
+    """One tenure after another, with a wait between them."""
+
+    def __init__(
+        self,
+        job: PlannerJob,
+        open_database: Callable[[], Database],
+        inbox: Inbox,
+        notify: Callable[[Notice], None],
+    ) -> None:
+        self._job, self._open = job, open_database
+        self._inbox, self._notify = inbox, notify
+        self._controller = ControllerClient(job.controller) if job.controller else None
+        self._pace = Pace(job.pace)
+        self._asked = 0
+
+    def run(self) -> None:
+        while True:
+            try:
+                return self._tenure()
+            except PlannedElsewhere as error:
+                wait = self._elsewhere(error)
+            except (SQLAlchemyError, StateError) as error:
+                log.warning("the state cannot be used: %s", error)
+                wait = self._failed(f"the state cannot be used: {_first_line(error)}")
+            except Exception as error:
+                log.exception("the planner begins anew")
+                wait = self._failed(f"the planner failed: {type(error).__name__}: {error}")
+            if self._told_to_stop(wait):
+                return None
+
+    def _tenure(self) -> None:
+        database = self._open()
+        with database.planners_lock() as check_lock:
+            self._asked = 0
+            self._pace.waited()
+            planner = Planner(
+                self._job.settings, database, self._controller, self._notify, check_lock
+            )
+            planner.restore()
+            _Loop(planner, self._pace, self._job.pace, self._inbox, self._notify).run()
+
+    def _elsewhere(self, error: PlannedElsewhere) -> float:
+        self._asked += 1
+        if self._asked % LONG_ELSEWHERE == 0:
+            self._failed(str(error))
+        return ELSEWHERE_SECONDS
+
+    def _failed(self, said: str) -> float:
+        wait = self._pace.failed(time.monotonic(), wait_out=True)
+        self._notify(
+            Notice(kind="trouble", error=said, attempts=self._pace.attempts, retry_seconds=wait)
+        )
+        return wait
+
+    def _told_to_stop(self, seconds: float) -> bool:
+        """Wait; changes that come meanwhile are seen when the next tenure begins."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if STOP in self._inbox.wait(left):
+                return True
+        return False
+
+
+def _first_line(error: Exception) -> str:
+    """Of a driver's message; the rest is the statement and where to read about it."""
+    return str(error).strip().split("\n", 1)[0]
 
 
 class _Loop:
@@ -116,8 +168,11 @@ class _Loop:
         self._pace.began()
         try:
             self._planner.step()
+        except StateError:
+            raise  # the tenure is over
         except (PlanningError, ServiceError, WireError, ValueError) as error:
-            wait = self._pace.failed(time.monotonic())
+            pushed = isinstance(error, PushFailed)
+            wait = self._pace.failed(time.monotonic(), wait_out=pushed)
             said = error.detail if isinstance(error, PushFailed) else str(error)
             log.warning("not in force: %s; again in %.1f s", said, wait)
             self._notify(
@@ -136,155 +191,16 @@ class _Loop:
     def _look(self) -> None:
         self._next_look = time.monotonic() + self._settings.poll_seconds
         self._looks += 1
+        thorough = self._looks % THOROUGH_EVERY == 0
+        if thorough:
+            self._planner.tidy()
+            self._pace.check_rates()  # those that are no longer measured fall back by themselves
         try:
             changed = self._planner.look_around()
-            if self._looks % CONFIRM_EVERY == 0:
+            if thorough:
                 changed |= self._planner.confirm()
-        except ServiceError as error:
+        except PushFailed as error:
             log.debug("the controller does not say what it sees: %s", error)
             return
         if changed:
             self._pace.changed(time.monotonic())
-
-
-class _QueueInbox:
-    def __init__(self) -> None:
-        self.messages: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def wait(self, seconds: float | None) -> list[str]:
-        come = []
-        try:
-            come.append(self.messages.get(timeout=seconds))
-            while True:
-                come.append(self.messages.get_nowait())
-        except queue.Empty:
-            return come
-
-
-class ThreadedPlanner:
-    """The planner in a thread of this process: for small sites and tests."""
-
-    def __init__(
-        self, job: PlannerJob, database: Database, notify: Callable[[Notice], None]
-    ) -> None:
-        self._inbox = _QueueInbox()
-        self._thread = threading.Thread(
-            target=run_planner, args=(job, database, self._inbox, notify), name="planner"
-        )
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def tell(self, what: str) -> None:
-        """Say that something happened."""
-        self._inbox.messages.put(what)
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is at work."""
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self.tell(STOP)
-        self._thread.join(PATIENCE_SECONDS)
-
-
-class _PipeInbox:
-    """A byte for everything that happened; a planner that is busy reads them all at once."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-
-    def wait(self, seconds: float | None) -> list[str]:
-        if not wait([self._pipe], seconds):
-            return []
-        come = os.read(self._pipe.fileno(), MOST_BYTES)
-        return sorted({MESSAGES[byte] for byte in come}) if come else [STOP]
-
-
-def _process(job: PlannerJob, told: Connection, tells: Connection, parent: int) -> None:
-    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        return  # it was gone before the kernel knew
-    gc.set_threshold(*COLLECT_RARELY)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-    run_planner(job, Database(job.state), _PipeInbox(told), tells.send)
-
-
-class PlannerProcess:
-    """The planner in a process of its own, started again if it ends by itself."""
-
-    def __init__(self, job: PlannerJob, notify: Callable[[Notice], None]) -> None:
-        self._job, self._notify = job, notify
-        self._context = multiprocessing.get_context("spawn")
-        self._sending = threading.Lock()
-        self._pipe: Connection | None = None
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._supervise, name="planner", daemon=True)
-        self.alive = False
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def _supervise(self) -> None:
-        while not self._stopping.is_set():
-            told, telling = self._context.Pipe(duplex=False)
-            listening, tells = self._context.Pipe(duplex=False)
-            os.set_blocking(telling.fileno(), False)
-            process = self._context.Process(
-                target=_process,
-                args=(self._job, told, tells, os.getpid()),
-                daemon=True,
-                name="planner",
-            )
-            process.start()
-            told.close()
-            tells.close()
-            with self._sending:
-                self._pipe = telling
-            self.alive = True
-            self._listen(listening)
-            self.alive = False
-            with self._sending:
-                self._pipe = None
-                telling.close()
-            listening.close()
-            process.join(PATIENCE_SECONDS)
-            if process.is_alive():
-                process.kill()
-                process.join()
-            if not self._stopping.is_set():
-                log.error("the planner ended with %s; it is started again", process.exitcode)
-                self._stopping.wait(RESTART_SECONDS)
-
-    def _listen(self, pipe: Connection) -> None:
-        while True:
-            try:
-                notice = pipe.recv()
-            except (EOFError, OSError):
-                return
-            try:
-                self._notify(notice)
-            except Exception:
-                # The database may be away for a moment; the next notice brings it up to date.
-                log.exception("a notice of the planner was lost: %s", notice)
-
-    def tell(self, what: str) -> None:
-        """Say that something happened; never waits.
-
-        A planner that is starting looks by itself, and one with a full pipe has been told enough.
-        """
-        with self._sending:
-            if self._pipe is not None:
-                with contextlib.suppress(OSError):
-                    os.write(self._pipe.fileno(), bytes([CODES[what]]))
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self._stopping.set()
-        self.tell(STOP)
-        self._thread.join(2 * PATIENCE_SECONDS)

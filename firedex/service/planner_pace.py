@@ -33,11 +33,14 @@ class Pace:
         self._last_change = 0.0
         self._changes = 0
         self._retry_at: float | None = None
+        self._wait_out = False
         self._check = False
         self.attempts = 0
 
     def changed(self, now: float) -> None:
-        """Something is there to be planned."""
+        """Something is there to be planned; it may be what puts a failed plan right."""
+        if not self._wait_out:
+            self._retry_at = None
         self._last_change = now
         self._changes += 1
         if self._first_change is None:
@@ -50,7 +53,7 @@ class Pace:
     def due_at(self) -> float | None:
         """When there is something to do; None while there is nothing."""
         if self._retry_at is not None:
-            return self._retry_at  # the network is in trouble: whatever comes waits for it
+            return self._retry_at
         if self._first_change is None:
             return self._last_change if self._check else None
         longest = self._first_change + self._settings.longest_wait_seconds
@@ -63,13 +66,21 @@ class Pace:
         self._changes = 0
         self._check = False
 
+    def waited(self) -> None:
+        """Somebody else has seen to the wait after a failure."""
+        self._retry_at = None
+
     def succeeded(self) -> None:
         """The network follows."""
         self._retry_at = None
         self.attempts = 0
 
-    def failed(self, now: float) -> float:
-        """The network does not follow; in so many seconds it is tried again."""
+    def failed(self, now: float, *, wait_out: bool) -> float:
+        """It is tried again in so many seconds.
+
+        ``wait_out``: whatever comes meanwhile waits too, for it is the network or the state that
+        is in trouble, and no change will mend that.
+        """
         wait: float = min(
             self._settings.first_retry_seconds * 2**self.attempts,
             self._settings.longest_retry_seconds,
@@ -77,4 +88,5 @@ class Pace:
         wait *= self._coins.uniform(0.8, 1.2)
         self.attempts += 1
         self._retry_at = now + wait
+        self._wait_out = wait_out
         return wait

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from firedex.service.incident_profiles import under_profile
-from firedex.service.offered_rates import believed, spread
+from firedex.service.offered_rates import OfferedRate, believed, spread
 from firedex.service.site_state import SiteState
 from firedex.service.utility_budgets import reserved_budgets, within_budget
 from firedex.wire import Network, Publication, Publisher, Scenario, Subscriber, Topic
@@ -22,10 +22,12 @@ __all__ = [
     "Basis",
     "declared_rates",
     "expected_rates",
+    "in_phase",
     "payload_bytes",
     "planning_scenario",
     "present_network",
     "rate_basis",
+    "stale",
 ]
 
 UNREGISTERED = "unregistered.publishers"
@@ -74,6 +76,11 @@ def payload_bytes(measured: float) -> int:
     return min(round(measured), LARGEST_PAYLOAD_BYTES)
 
 
+def stale(known: OfferedRate, now_seconds: float) -> bool:
+    """Whether a topic has not been counted for so long that nobody knows its rate any more."""
+    return known.at_seconds <= now_seconds - STALE_SECONDS
+
+
 def rate_basis(site: Scenario, state: SiteState, now_seconds: float) -> Basis:
     """What a plan made now counts with: whatever is measured well, and not long ago."""
     expected = expected_rates(site, state)
@@ -85,8 +92,7 @@ def rate_basis(site: Scenario, state: SiteState, now_seconds: float) -> Basis:
                 event_bytes=known.event_bytes if known.events >= 1 else None,
             )
             for topic, known in state.measured.items()
-            if believed(known, expected.get(topic, 0.0))
-            and known.at_seconds > now_seconds - STALE_SECONDS
+            if believed(known, expected.get(topic, 0.0)) and not stale(known, now_seconds)
         }
     )
 
@@ -103,12 +109,17 @@ def present_network(site: Scenario, state: SiteState) -> Network:
     )
 
 
+def in_phase(subscriber: Subscriber, state: SiteState) -> Subscriber:
+    """The subscriber with the utilities that the incident's phase makes of its own."""
+    if state.incident is None or state.incident.closed_at is not None:
+        return subscriber
+    profile = state.profiles.get(state.incident.phase)
+    return subscriber if profile is None else under_profile(subscriber, profile)
+
+
 def planning_scenario(site: Scenario, state: SiteState, basis: Basis) -> Scenario:
     """The scenario of the state, with the rates of ``basis`` in place of declared ones."""
     network = present_network(site, state)
-    profile = None
-    if state.incident is not None and state.incident.closed_at is None:
-        profile = state.profiles.get(state.incident.phase)
     places = {switch.id for switch in network.switches}
     links = [(link.from_, link.to) for link in network.links]
 
@@ -117,10 +128,7 @@ def planning_scenario(site: Scenario, state: SiteState, basis: Basis) -> Scenari
 
     subscribers = []
     for registration in state.subscribers.values():
-        subscriber = registration.subscriber
-        if profile is not None:
-            subscriber = under_profile(subscriber, profile)
-        subscriber = within_budget(subscriber, state.budgets)
+        subscriber = within_budget(in_phase(registration.subscriber, state), state.budgets)
         seen = state.hosts.get(registration.address)
         if seen in places and seen != subscriber.switch and reached(seen):
             subscriber = replace(subscriber, switch=str(seen))

@@ -1,13 +1,20 @@
 """What stands after the question mark, read strictly. Pure."""
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 from firedex.service.endpoints import BadRequest, Query
 
-__all__ = ["LONGEST_WAIT_SECONDS", "WAIT", "read_query"]
+__all__ = ["IDENTIFIER", "LONGEST_WAIT_SECONDS", "WAIT", "read_query"]
 
+IDENTIFIER = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9][A-Za-z0-9_.:@-]*$",
+    "minLength": 1,
+    "maxLength": 128,
+}
 LONGEST_WAIT_SECONDS = 30.0
 WAIT = (
     Query(
@@ -56,6 +63,8 @@ def _read(query: Query, text: str) -> Any:
     if kind == "string":
         if not schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", math.inf):
             raise BadRequest(f"{query.name}: has the wrong length")
+        if not re.fullmatch(schema.get("pattern", ".*"), text, re.DOTALL):
+            raise BadRequest(f"{query.name}: {text!r} must match {schema['pattern']}")
         return text
     try:
         number = int(text) if kind == "integer" else float(text)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from firedex.service.offered_rates import drifted
-from firedex.service.planning_scenario import Basis, expected_rates
+from firedex.service.offered_rates import drifted, far_off
+from firedex.service.planning_scenario import Basis, expected_rates, stale
 from firedex.service.site_state import SiteState
 from firedex.wire import Flow, Scenario
 
@@ -13,14 +13,22 @@ SMALLEST_DROP_CHANGE = 0.02
 """Drop rates that move by less are left alone: the second half of the hysteresis."""
 
 
-def drifted_topics(site: Scenario, state: SiteState, basis: Basis, tried: Basis) -> list[str]:
-    """The topics that have drifted from the plan, and from what was tried since without effect."""
+def drifted_topics(site: Scenario, state: SiteState, tried: Basis, now_seconds: float) -> list[str]:
+    """The topics that have drifted from what was planned with last, with or without effect.
+
+    What is no longer measured drifts back to what is declared.
+    """
     declared = expected_rates(site, state)
     found = []
-    for name, known in state.measured.items():
-        used = tried.rates.get(name) or basis.rates.get(name)
-        rate = used.rate_per_second if used else declared.get(name, 0.0)
-        if drifted(known, rate, used.spread if used else 0.0):
+    for name in {**state.measured, **tried.rates}:
+        known, used = state.measured.get(name), tried.rates.get(name)
+        expected = declared.get(name, 0.0)
+        if known is None or stale(known, now_seconds):
+            if used is not None and far_off(used.rate_per_second, expected):
+                found.append(name)
+        elif drifted(
+            known, used.rate_per_second if used else expected, used.spread if used else 0.0
+        ):
             found.append(name)
     return found
 

@@ -16,6 +16,7 @@ from firedex.service.endpoints import (
     endpoint,
 )
 from firedex.service.errors import NotYours, Unknown
+from firedex.service.planning_scenario import in_phase
 from firedex.service.topic_view import topic_states
 from firedex.service.utility_budgets import claim, granted_share
 from firedex.wire import Configuration, PublisherRegistration, SubscriberRegistration, from_json
@@ -123,7 +124,7 @@ def delete_subscriber(call: Call) -> Reply:
     refusals=frozenset({404}),
 )
 def delete_publisher(call: Call) -> Reply:
-    """Remove a publisher; the topics that it declared stay known."""
+    """Remove a publisher; topics that it declared stay while somebody needs them."""
     return _remove(call, "publisher")
 
 
@@ -322,15 +323,11 @@ def get_topics(call: Call) -> Reply:
 
 @endpoint(ENDPOINTS, "GET", "/v1/claims", roles=STAFF, answers={200: tuple[Claim, ...]})
 def get_claims(call: Call) -> Reply:
-    """What each subscriber's utilities come to, and the part that its budget grants."""
+    """What each subscriber's utilities come to in this phase, and what its budget grants of it."""
     state = call.service.reader().read()
-    return Reply(
-        value=tuple(
-            Claim(
-                subscriber=name,
-                asked=claim(registration.subscriber),
-                granted_share=granted_share(registration.subscriber, state.budgets),
-            )
-            for name, registration in state.subscribers.items()
-        )
-    )
+    claims = []
+    for name, registration in state.subscribers.items():
+        subscriber = in_phase(registration.subscriber, state)
+        share = granted_share(subscriber, state.budgets)
+        claims.append(Claim(subscriber=name, asked=claim(subscriber), granted_share=share))
+    return Reply(value=tuple(claims))

@@ -26,14 +26,19 @@ __all__ = ["Condition", "Limits", "Registrations"]
 
 Kept = PublisherRegistration | SubscriberRegistration
 PUBLISHER, SUBSCRIBER = "publisher", "subscriber"
+AT_ONCE = 5_000
+"""Names in one question; databases take no more than some ten thousand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Optimistic concurrency: the revision that the caller has seen; ``new`` for none at all."""
+    """Optimistic concurrency: the revision that the caller has seen; ``new`` for none at all,
+    ``there`` for whichever.
+    """
 
     revision: int | None = None
     new: bool = False
+    there: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,8 @@ class Limits:
     parties: int = 10_000
     subscriptions_each: int = 2_000
     publications_each: int = 5_000
+    topics_each: int = 5_000
+    topics: int = 50_000
 
 
 class Registrations:
@@ -109,7 +116,7 @@ class Registrations:
         condition: Condition,
     ) -> Entry:
         """Add subscriptions, or change those of the same filter."""
-        registration = self.subscriber(connection, identifier)
+        registration = self._subscriber(connection, identifier, condition)
         subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
         coming = list(wanted)
         subscriptions.update({s.filter: s for s in coming})
@@ -132,7 +139,7 @@ class Registrations:
         condition: Condition,
     ) -> Entry:
         """Remove the subscriptions to ``filters``."""
-        registration = self.subscriber(connection, identifier)
+        registration = self._subscriber(connection, identifier, condition)
         subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
         names = list(filters)
         for name in names:
@@ -144,9 +151,11 @@ class Registrations:
             action="unsubscribe", subject=f"subscriber {identifier}", detail={"filters": names[:50]}
         )
 
-    def subscriber(self, connection: Connection, identifier: str) -> SubscriberRegistration:
-        """A subscriber as registered."""
+    def _subscriber(
+        self, connection: Connection, identifier: str, condition: Condition
+    ) -> SubscriberRegistration:
         row = self._row(connection, SUBSCRIBER, identifier)
+        self._meets(row, SUBSCRIBER, identifier, condition)
         if row is None:
             raise Unknown(f"there is no subscriber {identifier!r}")
         return from_json(SubscriberRegistration, row[0], tolerant=True)
@@ -163,6 +172,8 @@ class Registrations:
     ) -> None:
         if condition.new and row is not None:
             raise Changed(f"{kind} {identifier!r} is there already, with revision {row[1]}")
+        if condition.there and row is None:
+            raise Changed(f"{kind} {identifier!r} is not there")
         if condition.revision is not None and (row is None or row[1] != condition.revision):
             now = "is not there" if row is None else f"has revision {row[1]}"
             raise Changed(f"{kind} {identifier!r} {now}, not {condition.revision}")
@@ -260,7 +271,7 @@ class Registrations:
         if len(set(declared)) < len(declared):
             raise Conflict("a topic is declared twice")
         known = {topic.name for topic in self._site.topics} | set(declared)
-        known |= set(connection.execute(select(tables.topic.c.name)).scalars())
+        known |= _declarers(connection, names).keys()
         unknown = [name for name in names if name not in known]
         if unknown:
             raise Conflict(
@@ -283,20 +294,50 @@ class Registrations:
     def _declare(
         self, connection: Connection, number: int, registration: PublisherRegistration
     ) -> None:
+        """Who is first defines a topic, and after it is gone the next who declares it."""
         name = registration.publisher.id
-        known = {
-            row.name: row.declared_by
-            for row in connection.execute(
-                select(tables.topic.c.name, tables.topic.c.declared_by)
-            ).all()
-        }
+        known = _declarers(connection, [topic.name for topic in registration.topics])
+        gone = set(known.values()) - _registered(connection, set(known.values()))
         for topic in registration.topics:
             row = {"body": to_json(topic), "declared_by": name, "change": number}
             if topic.name not in known:
                 connection.execute(insert(tables.topic).values(name=topic.name, **row))
-            elif known[topic.name] == name:
+            elif known[topic.name] == name or known[topic.name] in gone:
                 where = tables.topic.c.name == topic.name
                 connection.execute(update(tables.topic).where(where).values(**row))
+        self._check_topic_counts(connection, name)
+
+    def _check_topic_counts(self, connection: Connection, publisher: str) -> None:
+        count = select(func.count()).select_from(tables.topic)
+        own = connection.execute(count.where(tables.topic.c.declared_by == publisher)).scalar_one()
+        if own > self._limits.topics_each:
+            raise Conflict(
+                f"{publisher!r} would have declared {own} topics; at most "
+                f"{self._limits.topics_each} each, and those that nobody needs go within a minute"
+            )
+        there = connection.execute(count).scalar_one()
+        if there > self._limits.topics:
+            raise Conflict(f"there would be {there} topics; at most {self._limits.topics} may be")
+
+
+def _declarers(connection: Connection, topics: list[str]) -> dict[str, str | None]:
+    """Those of ``topics`` that are known, and who declared each."""
+    column = tables.topic.c
+    found: dict[str, str | None] = {}
+    for start in range(0, len(topics), AT_ONCE):
+        chosen = select(column.name, column.declared_by).where(
+            column.name.in_(topics[start : start + AT_ONCE])
+        )
+        found |= {row.name: row.declared_by for row in connection.execute(chosen)}
+    return found
+
+
+def _registered(connection: Connection, publishers: set[str | None]) -> set[str | None]:
+    column = tables.registration.c
+    chosen = select(column.id).where(column.kind == PUBLISHER)
+    if len(publishers) <= AT_ONCE:
+        chosen = chosen.where(column.id.in_(publishers))
+    return set(connection.execute(chosen).scalars())
 
 
 def _doubled(names: list[str]) -> list[str]:

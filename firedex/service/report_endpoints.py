@@ -13,7 +13,8 @@ from firedex.service.configuration_endpoints import BEFORE, LIMIT
 from firedex.service.core import Event
 from firedex.service.deviations import deviations
 from firedex.service.endpoints import ALL, EVERYBODY, STAFF, Call, Endpoint, Query, Reply, endpoint
-from firedex.service.errors import NotYours
+from firedex.service.errors import Conflict, NotYours
+from firedex.service.query_parameters import IDENTIFIER
 from firedex.service.report_store import FiltersOf, ReportStore
 from firedex.wire import Heartbeat, Statistics
 from firedex.wire.service_api import (
@@ -33,7 +34,7 @@ RECENT_SECONDS = 600.0
 SUBSCRIBER = Query(
     name="subscriber",
     about="Only this subscriber's.",
-    schema={"type": "string", "minLength": 1, "maxLength": 128},
+    schema=IDENTIFIER,
 )
 
 
@@ -44,18 +45,22 @@ SUBSCRIBER = Query(
     roles=STAFF | {"subscriber"},
     body=Reports,
     answers={202: Received},
+    refusals=frozenset({409}),
 )
 def post_statistics(call: Call) -> Reply:
     """Report what was seen of flows; a subscriber of its own, the gateway of all."""
     reports: tuple[Statistics, ...] = call.body
     staff = call.identity.role in STAFF
+    most_flows = call.service.site.planning.flows_per_subscriber
     if not staff:
         for report in reports:
             call.identity.require("subscriber", report.subscriber)
             if report.reporter != call.identity.party:
                 raise NotYours(f"the reporter of a subscriber is itself, not {report.reporter!r}")
+            if report.flow >= most_flows:
+                raise Conflict(f"flow {report.flow}: flows are numbered from 0 to {most_flows - 1}")
     store = ReportStore(call.service.database, _filters_in_force(call))
-    if store.keep(reports, trusted=staff):
+    if store.keep(reports, party=None if staff else call.identity.party):
         call.service.counted()
     if reports:
         data = {"reports": len(reports)}
@@ -109,9 +114,11 @@ def post_heartbeat(call: Call) -> Reply:
     heartbeat: Heartbeat = call.body
     party = call.identity.party or ""
     own = heartbeat.part == party or heartbeat.part.startswith(f"{party}.")
-    if call.identity.role not in STAFF and not (own and heartbeat.kind == "client"):
+    staff = call.identity.role in STAFF
+    if not staff and not (own and heartbeat.kind == "client"):
         raise NotYours(f"the token {call.identity.name!r} is not for the part {heartbeat.part!r}")
-    ReportStore(call.service.database).beat(heartbeat)
+    store = ReportStore(call.service.database)
+    store.beat(heartbeat, party=None if staff else call.identity.party)
     return Reply(status=202, value=Received(received=1))
 
 

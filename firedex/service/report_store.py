@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, true
 
 from firedex.service import tables
 from firedex.service.database import Database
+from firedex.service.errors import NotYours, TooLarge
 from firedex.service.offered_rates import OfferedRate, Window, observe
 from firedex.wire import Heartbeat, Statistics, from_json, to_json
 from firedex.wire.mqtt_names import matches
@@ -16,8 +17,13 @@ __all__ = ["GATEWAY", "ReportStore", "offered_windows"]
 
 GATEWAY = "gateway"
 MOST_STATISTICS = 100_000
+KEPT_SECONDS = 24 * 3600.0
+MOST_OF_A_PARTY = 250
+MOST_CHARACTERS_OF_A_PARTY = 1_000_000
+"""Whatever a party reports makes room for its own next report, not for others'."""
 MOST_TOPICS = 100_000
 MOST_PARTS = 20_000
+MOST_PARTS_OF_A_PARTY = 16
 FiltersOf = Callable[[str, int], tuple[str, ...]]
 """The filters of a subscriber's flow."""
 
@@ -65,7 +71,7 @@ def offered_windows(
 
 
 class ReportStore:
-    """Reports in ``database``, bounded: the oldest make room."""
+    """Reports in ``database``, bounded for each party and in all: the oldest make room."""
 
     def __init__(
         self, database: Database, filters_of: FiltersOf = lambda _subscriber, _flow: ()
@@ -73,33 +79,38 @@ class ReportStore:
         self._database = database
         self._filters_of = filters_of
 
-    def keep(self, reports: Sequence[Statistics], *, trusted: bool) -> bool:
-        """Keep reports; those of a ``trusted`` gateway count as measurements. True if any did."""
+    def keep(self, reports: Sequence[Statistics], *, party: str | None = None) -> bool:
+        """Keep reports, a ``party``'s or staff's; True if any was a measurement of the gateway."""
         now = time.time()
+        rows = [
+            {
+                "at_seconds": now,
+                "reporter": report.reporter,
+                "subscriber": report.subscriber,
+                "flow": report.flow,
+                "body": to_json(report),
+            }
+            for report in reports
+        ]
+        if party is not None and any(
+            len(str(row["body"])) > MOST_CHARACTERS_OF_A_PARTY for row in rows
+        ):
+            raise TooLarge(f"a report has at most {MOST_CHARACTERS_OF_A_PARTY} characters")
         windows: dict[str, Window] = {}
         with self._database.writing() as connection:
-            if reports:
-                connection.execute(
-                    insert(tables.statistic),
-                    [
-                        {
-                            "at_seconds": now,
-                            "reporter": report.reporter,
-                            "subscriber": report.subscriber,
-                            "flow": report.flow,
-                            "body": to_json(report),
-                        }
-                        for report in reports
-                    ],
-                )
-            if trusted:
+            if rows:
+                connection.execute(insert(tables.statistic), rows)
+            if party is None:
                 windows = self._measure(connection, reports, now)
-            newest = connection.execute(select(func.max(tables.statistic.c.number))).scalar()
-            connection.execute(
-                delete(tables.statistic).where(
-                    tables.statistic.c.number <= (newest or 0) - MOST_STATISTICS
-                )
-            )
+            else:
+                _make_room_of(connection, party)
+            newest = connection.execute(select(func.max(tables.statistic.c.number))).scalar() or 0
+            column = tables.statistic.c
+            for too_old in (
+                column.number <= newest - MOST_STATISTICS,
+                column.at_seconds < now - KEPT_SECONDS,
+            ):
+                connection.execute(delete(tables.statistic).where(too_old))
         return bool(windows)
 
     def _measure(
@@ -150,18 +161,25 @@ class ReportStore:
             ).all()
         return [(row.at_seconds, from_json(Statistics, row.body, tolerant=True)) for row in rows]
 
-    def beat(self, heartbeat: Heartbeat) -> None:
-        """A part is alive."""
-        parts = tables.heartbeat
+    def beat(self, heartbeat: Heartbeat, *, party: str | None = None) -> None:
+        """A part is alive, as ``party`` or staff says."""
+        part = tables.heartbeat.c
         with self._database.writing() as connection:
-            connection.execute(delete(parts).where(parts.c.part == heartbeat.part))
-            there = connection.execute(select(func.count()).select_from(parts)).scalar_one()
-            if there >= MOST_PARTS:
-                oldest = select(func.min(parts.c.at_seconds)).scalar_subquery()
-                connection.execute(delete(parts).where(parts.c.at_seconds <= oldest))
+            known = connection.execute(
+                select(part.party).where(part.part == heartbeat.part)
+            ).one_or_none()
+            if party is not None and known is not None and known.party not in (None, party):
+                raise NotYours(f"the part {heartbeat.part!r} is another party's")
+            connection.execute(delete(tables.heartbeat).where(part.part == heartbeat.part))
+            if party is not None:
+                _drop_oldest_part(connection, MOST_PARTS_OF_A_PARTY, part.party == party)
+            _drop_oldest_part(connection, MOST_PARTS, true())
             connection.execute(
-                insert(parts).values(
-                    part=heartbeat.part, at_seconds=time.time(), body=to_json(heartbeat)
+                insert(tables.heartbeat).values(
+                    part=heartbeat.part,
+                    at_seconds=time.time(),
+                    body=to_json(heartbeat),
+                    party=party,
                 )
             )
 
@@ -179,3 +197,33 @@ class ReportStore:
             )
             for row in rows
         ]
+
+
+def _make_room_of(connection: Connection, reporter: str) -> None:
+    """Of one reporter's statistics the newest stay, within their number and their length."""
+    column = tables.statistic.c
+    newest_first = column.number.desc()
+    counted = (
+        select(
+            column.number,
+            func.row_number().over(order_by=newest_first).label("place"),
+            func.sum(func.length(column.body)).over(order_by=newest_first).label("characters"),
+        )
+        .where(column.reporter == reporter)
+        .subquery()
+    )
+    beyond = select(counted.c.number).where(
+        (counted.c.place > MOST_OF_A_PARTY) | (counted.c.characters > MOST_CHARACTERS_OF_A_PARTY)
+    )
+    connection.execute(delete(tables.statistic).where(column.number.in_(beyond)))
+
+
+def _drop_oldest_part(connection: Connection, most: int, whose: ColumnElement[bool]) -> None:
+    """Make room for one more."""
+    part = tables.heartbeat.c
+    there = connection.execute(
+        select(func.count()).select_from(tables.heartbeat).where(whose)
+    ).scalar_one()
+    if there >= most:
+        oldest = select(part.part).where(whose).order_by(part.at_seconds).limit(1)
+        connection.execute(delete(tables.heartbeat).where(part.part.in_(oldest)))

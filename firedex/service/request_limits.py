@@ -32,6 +32,13 @@ class RequestLimits:
 
     def count(self, name: str) -> None:
         """One more request of ``name``; refused if that is too many."""
+        self._ask(name, cost=1.0)
+
+    def check(self, name: str) -> None:
+        """Refuse as ``count`` would, without counting."""
+        self._ask(name, cost=0.0)
+
+    def _ask(self, name: str, cost: float) -> None:
         if self._rate is None:
             return
         now = self._clock()
@@ -39,7 +46,7 @@ class RequestLimits:
             left, at = self._left.pop(name, (self._rate.burst, now))
             left = min(left + (now - at) * self._rate.per_second, self._rate.burst)
             wait = (1.0 - left) / self._rate.per_second if left < 1.0 else 0.0
-            self._left[name] = (left if wait else left - 1.0, now)
+            self._left[name] = (left if wait else left - cost, now)
             if len(self._left) > MOST_REMEMBERED:
                 del self._left[next(iter(self._left))]
         if wait:

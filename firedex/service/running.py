@@ -18,8 +18,9 @@ from firedex.service.controller_client import ControllerLink
 from firedex.service.core import ConfigurationService, ServiceOptions
 from firedex.service.database import Database
 from firedex.service.errors import ServiceError
-from firedex.service.planner_loop import PlannerJob, PlannerProcess, ThreadedPlanner
+from firedex.service.planner_loop import PlannerJob
 from firedex.service.planner_pace import PaceSettings
+from firedex.service.planner_process import PlannerProcess, ThreadedPlanner
 from firedex.service.server import ServiceServer
 
 __all__ = ["RunningService", "ServeOptions", "running_service", "serve_until_stopped"]
@@ -27,6 +28,7 @@ __all__ = ["RunningService", "ServeOptions", "running_service", "serve_until_sto
 log = logging.getLogger("firedex.service")
 BACKLOG = 2048
 GRACE_SECONDS = 2
+HUNG_SECONDS = 30
 PATIENCE_SECONDS = 20.0
 
 
@@ -59,6 +61,8 @@ def bind(host: str, port: int) -> socket.socket:
     # With its protocol named, or asyncio leaves Nagle on: 40 ms for every answer.
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Who takes nothing for so long is let go by the kernel; nobody else can take back what waits.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, HUNG_SECONDS * 1000)
     try:
         made.bind((host, port))
     except OSError:

@@ -17,17 +17,27 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from flask import Flask
+from sqlalchemy.exc import SQLAlchemyError
 
 from firedex.service.core import ConfigurationService
-from firedex.service.errors import NotYours, Refused
-from firedex.service.event_streams import EventStreams, Receive, Send, TooManyStreams
+from firedex.service.errors import NotYours, Refused, TooLarge
+from firedex.service.event_streams import EventStreams, Listener, Receive, Send, TooManyStreams
 from firedex.service.query_parameters import LONGEST_WAIT_SECONDS
-from firedex.service.web import IDENTIFIER, LARGEST_BODY_BYTES, create_app, error_json
+from firedex.service.tokens import ANYONE, IDENTIFIER, Identity
+from firedex.service.web import (
+    LARGEST_BODY_BYTES,
+    STATE_IS_AWAY,
+    create_app,
+    error_json,
+)
 
 __all__ = ["ServiceServer"]
 
 log = logging.getLogger("firedex.service")
 THREADS = 8
+LARGEST_UNKNOWN_BODY_BYTES = 64 * 1024
+"""So much is read before it is asked who sends it."""
+DISCARD_SECONDS = 2.0
 Scope = dict[str, Any]
 
 
@@ -39,6 +49,10 @@ class _Answer:
 
     def header(self, name: str) -> str | None:
         return next((v for k, v in self.headers if k.lower() == name.lower()), None)
+
+
+class _GoneError(Exception):
+    """The caller left before it had said all."""
 
 
 class ServiceServer:
@@ -70,10 +84,19 @@ class ServiceServer:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _body(receive)
-        if body is None:
-            text = error_json(f"at most {LARGEST_BODY_BYTES} bytes")
-            await _send(send, _json(413, text))
+        try:
+            body = await self._body(scope, receive)
+        except Refused as error:
+            refusal = _refusal(error)
+            if not await _discard(receive):
+                refusal.headers.append(("Connection", "close"))
+            await _send(send, refusal)
+            return
+        except SQLAlchemyError:
+            log.exception("the state cannot be used")
+            await _send(send, _json(503, error_json(STATE_IS_AWAY)))
+            return
+        except _GoneError:
             return
         answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
         change = answer.header("Firedex-Change")
@@ -81,6 +104,29 @@ class ServiceServer:
         if change and seconds > 0 and await self._streams.wait_for(int(change), seconds):
             answer = _json(200, await self._in_thread(lambda: self._view(scope["path"])))
         await _send(send, answer)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """The whole body; of somebody unknown only little is read."""
+        parts: list[bytes] = []
+        size = 0
+        known = False
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _GoneError
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > LARGEST_BODY_BYTES:
+                raise TooLarge(f"at most {LARGEST_BODY_BYTES} bytes")
+            if not message.get("more_body"):
+                return b"".join(parts)
+            if size > LARGEST_UNKNOWN_BODY_BYTES and not known:
+                await self._in_thread(lambda: self._identify(scope))
+                known = True
+
+    def _identify(self, scope: Scope) -> Identity:
+        headers = {k.decode("latin1"): v.decode("latin1") for k, v in scope["headers"]}
+        return self._service.identify(headers.get("authorization"), _address(scope))
 
     def _view(self, path: str) -> str:
         """What is in force, as far as it is the business of whoever changed something."""
@@ -97,17 +143,19 @@ class ServiceServer:
 
     async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            subscriber = await self._in_thread(lambda: self._admit(scope))
-            await self._streams.serve(subscriber, receive, send)
+            listener = await self._in_thread(lambda: self._admit(scope))
+            await self._streams.serve(listener, receive, send)
         except TooManyStreams:
             await _send(send, _json(503, error_json("too many event streams are open")))
+        except SQLAlchemyError:
+            log.exception("the state cannot be used")
+            await _send(send, _json(503, error_json(STATE_IS_AWAY)))
         except Refused as error:
-            await _send(send, _json(error.status, error_json(str(error))))
+            await _send(send, _refusal(error))
 
-    def _admit(self, scope: Scope) -> str | None:
+    def _admit(self, scope: Scope) -> Listener:
         """Who may listen, and to whose events."""
-        headers = {k.decode("latin1"): v.decode("latin1") for k, v in scope["headers"]}
-        identity = self._service.identify(headers.get("authorization"))
+        identity = self._identify(scope)
         self._service.request_limits.count(identity.name)
         query = parse_qs(scope["query_string"].decode("latin1"), keep_blank_values=True)
         unknown = set(query) - {"subscriber"}
@@ -123,23 +171,27 @@ class ServiceServer:
                 raise NotYours(f"the token {identity.name!r} is not for {subscriber!r}")
         elif identity.role == "publisher" and subscriber is not None:
             raise NotYours(f"the token {identity.name!r} is not for {subscriber!r}")
-        return subscriber
+        token = None if identity is ANYONE else identity.name
+        return Listener(token=token, subscriber=subscriber)
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """The whole body, or none if it is too large."""
-    parts: list[bytes] = []
+async def _discard(receive: Receive) -> bool:
+    """Read on for a moment and keep nothing, since most callers listen when they have said all."""
     size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return b""
-        size += len(message.get("body", b""))
-        if size > LARGEST_BODY_BYTES:
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
+    try:
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while size <= LARGEST_BODY_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return True
+    except TimeoutError:
+        pass
+    return False
+
+
+def _address(scope: Scope) -> str:
+    return (scope.get("client") or ("", 0))[0]
 
 
 def _wait_seconds(scope: Scope) -> float:
@@ -178,7 +230,7 @@ def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
         "SERVER_NAME": host,
         "SERVER_PORT": str(port),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
-        "REMOTE_ADDR": (scope.get("client") or ("", 0))[0],
+        "REMOTE_ADDR": _address(scope),
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),
@@ -201,6 +253,12 @@ def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
 
 def _json(status: int, text: str) -> _Answer:
     return _Answer(status, [("Content-Type", "application/json")], text.encode())
+
+
+def _refusal(error: Refused) -> _Answer:
+    answer = _json(error.status, error_json(str(error)))
+    answer.headers.extend(error.headers.items())
+    return answer
 
 
 async def _send(send: Send, answer: _Answer) -> None:

@@ -1,5 +1,6 @@
 """Asking a service from the command line: one request, and what is wrong in words."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
+
+from firedex.command_options import HTTP_OR_HTTPS_URL
 
 __all__ = ["ServiceCaller", "service_options"]
 
@@ -28,15 +31,15 @@ class ServiceCaller:
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(  # noqa: S310  # http and https alone, by the option's type
-            self.url.rstrip("/") + path, data, headers, method=method
-        )
         try:
+            request = urllib.request.Request(  # noqa: S310  # http and https, by the option's type
+                self.url.rstrip("/") + path, data, headers, method=method
+            )
             with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise click.ClickException(_reason(error)) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise click.ClickException(f"{self.url} does not answer: {error}") from error
 
 
@@ -46,12 +49,6 @@ def _reason(error: urllib.error.HTTPError) -> str:
     except (ValueError, LookupError, TypeError):
         said = error.reason
     return f"{error.code}: {said}"
-
-
-def _checked(_context: object, _parameter: object, url: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise click.BadParameter(f"{url!r} is not a URL of the form http://HOST:PORT")
-    return url
 
 
 def service_options(command: F) -> F:
@@ -65,6 +62,6 @@ def service_options(command: F) -> F:
         envvar="FIREDEX_SERVICE",
         default="http://127.0.0.1:8088",
         show_default=True,
-        callback=_checked,
+        type=HTTP_OR_HTTPS_URL,
         help="Where the service is (FIREDEX_SERVICE).",
     )(command)

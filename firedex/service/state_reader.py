@@ -60,23 +60,47 @@ class StateReader:
             publishers=parties["publisher"],
             subscribers=parties["subscriber"],
             topics=self._topics(connection),
-            profiles={
-                row.phase: self._once(("profile", row.phase), row, UtilityProfile)
-                for row in connection.execute(select(tables.profile)).all()
-            },
-            budgets=setting(connection, "budgets", Budgets) or self._default_budgets,
+            profiles=self._profiles(connection),
+            budgets=self._budgets(connection),
             incident=setting(connection, "incident", Incident),
             network=setting(connection, "network", Network),
-            measured={
-                row.topic: from_json(OfferedRate, row.body, tolerant=True)
-                for row in connection.execute(select(tables.measured)).all()
-            },
+            measured=self._measured(connection),
             hosts={
                 IPv4Address(row.address): row.switch
                 for row in connection.execute(select(tables.host)).all()
             },
             priorities={each.switch: each.priorities for each in capabilities},
         )
+
+    def budgets(self) -> Budgets:
+        """What roles may claim, and nothing else of the state."""
+        with self._database.reading() as connection:
+            return self._budgets(connection)
+
+    def profiles(self) -> dict[str, UtilityProfile]:
+        """What phases make of utilities, likewise."""
+        with self._database.reading() as connection:
+            return self._profiles(connection)
+
+    def measured(self) -> dict[str, OfferedRate]:
+        """What is known of topics' rates, likewise."""
+        with self._database.reading() as connection:
+            return self._measured(connection)
+
+    def _budgets(self, connection: Connection) -> Budgets:
+        return setting(connection, "budgets", Budgets) or self._default_budgets
+
+    def _profiles(self, connection: Connection) -> dict[str, UtilityProfile]:
+        return {
+            row.phase: self._once(("profile", row.phase), row, UtilityProfile)
+            for row in connection.execute(select(tables.profile)).all()
+        }
+
+    def _measured(self, connection: Connection) -> dict[str, OfferedRate]:
+        return {
+            row.topic: from_json(OfferedRate, row.body, tolerant=True)
+            for row in connection.execute(select(tables.measured)).all()
+        }
 
     def _parties(self, connection: Connection) -> dict[str, dict[str, Any]]:
         where = tables.registration.c

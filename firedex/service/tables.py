@@ -1,6 +1,7 @@
 """The tables of the service's state, as they are now; ``migrations`` brings older ones here."""
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     Float,
     Index,
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 metadata = MetaData()
+Long = BigInteger().with_variant(Integer, "sqlite")
+"""64 bits; SQLite's INTEGER has them, and numbers rows by itself under no other name."""
 
 # Every change of the state, numbered without gaps: the order of things, and the audit log.
 change = Table(
@@ -56,7 +59,7 @@ registration = Table(
 )
 Index("registered_address", registration.c.address)
 
-# Who declared a topic first defines it; it stays when its publisher leaves.
+# Who declared a topic first defines it; it goes when nobody needs it any more.
 topic = Table(
     "topic",
     metadata,
@@ -121,18 +124,21 @@ idempotency = Table(
     Column("change", Integer, nullable=False),
     Column("at_seconds", Float, nullable=False),
 )
+Index("idempotency_at", idempotency.c.at_seconds)
 
 statistic = Table(
     "statistic",
     metadata,
-    Column("number", Integer, primary_key=True),
+    Column("number", Long, primary_key=True),
     Column("at_seconds", Float, nullable=False),
     Column("reporter", String(128), nullable=False),
     Column("subscriber", String(128), nullable=False),
-    Column("flow", Integer, nullable=False),
+    Column("flow", Long, nullable=False),
     Column("body", Text, nullable=False),
 )
 Index("statistic_flow", statistic.c.subscriber, statistic.c.flow, statistic.c.number)
+Index("statistic_reporter", statistic.c.reporter, statistic.c.number)
+Index("statistic_at", statistic.c.at_seconds)
 
 measured = Table(
     "measured",
@@ -148,10 +154,13 @@ host = Table(
     Column("switch", String(128), nullable=False),
 )
 
+# `party`: whose token said so; none for command and operators.
 heartbeat = Table(
     "heartbeat",
     metadata,
     Column("part", String(128), primary_key=True),
     Column("at_seconds", Float, nullable=False),
     Column("body", Text, nullable=False),
+    Column("party", String(128)),
 )
+Index("heartbeat_party", heartbeat.c.party)

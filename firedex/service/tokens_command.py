@@ -1,6 +1,9 @@
 """``firedex tokens``: on the state itself, since whoever can write that can do anything."""
 
+import getpass
 import json as json_text
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
@@ -20,11 +23,25 @@ state_option = click.option(
 )
 
 
-def _tokens(state: str) -> Tokens:
+@contextmanager
+def _tokens(state: str, *, must_exist: bool = True) -> Iterator[Tokens]:
     try:
-        return Tokens(Database(state))
+        database = Database(state, must_exist=must_exist)
     except StateError as error:
         raise click.BadParameter(str(error), param_hint="--state") from error
+    try:
+        yield Tokens(database, actor=f"{_user()} at the command line")
+    except Refused as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        database.close()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody"
 
 
 @click.group(
@@ -45,10 +62,8 @@ def create(name: str, role: Role, party: str | None, crew_role: str | None, stat
     """Make a token; it is printed now and never again."""
     if role == "subscriber" and crew_role is None:
         crew_role = "crew"
-    try:
-        click.echo(_tokens(state).create(name, role, party, crew_role))
-    except Refused as error:
-        raise click.ClickException(str(error)) from error
+    with _tokens(state, must_exist=False) as kept:
+        click.echo(kept.create(name, role, party, crew_role))
 
 
 @tokens.command("list", epilog="Example: firedex tokens list --json")
@@ -56,7 +71,8 @@ def create(name: str, role: Role, party: str | None, crew_role: str | None, stat
 @state_option
 def list_(json: bool, state: str) -> None:
     """List all tokens; the tokens themselves are nowhere."""
-    found = _tokens(state).listed()
+    with _tokens(state) as kept:
+        found = kept.listed()
     if json:
         click.echo(json_text.dumps([asdict(row) for row in found], indent=2))
         return
@@ -70,7 +86,5 @@ def list_(json: bool, state: str) -> None:
 @state_option
 def revoke(name: str, state: str) -> None:
     """Make a token invalid from now on."""
-    try:
-        _tokens(state).revoke(name)
-    except Refused as error:
-        raise click.ClickException(str(error)) from error
+    with _tokens(state) as kept:
+        kept.revoke(name)

@@ -5,7 +5,6 @@ be in force if the caller wants that.
 """
 
 import logging
-import math
 import re
 import time
 from collections.abc import Callable
@@ -34,21 +33,21 @@ from firedex.service.endpoints import (
     Reply,
     endpoint,
 )
-from firedex.service.errors import NoToken, NotYours, Refused, TooMuch, Unknown
+from firedex.service.errors import NotYours, Refused, Unknown
 from firedex.service.metrics import ServiceMetrics
 from firedex.service.openapi import openapi_document
 from firedex.service.query_parameters import WAIT, read_query
 from firedex.service.registrations import Condition
-from firedex.service.tokens import Identity
+from firedex.service.tokens import IDENTIFIER, Identity
 from firedex.wire import InvalidValue, format_path, from_json, to_json
 from firedex.wire.service_api import ErrorAnswer, ErrorProblem
 
-__all__ = ["ENDPOINTS", "LARGEST_BODY_BYTES", "create_app", "error_json"]
+__all__ = ["ENDPOINTS", "LARGEST_BODY_BYTES", "STATE_IS_AWAY", "create_app", "error_json"]
 
 log = logging.getLogger("firedex.service")
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
+STATE_IS_AWAY = "the state cannot be used just now; come again"
 LONGEST_KEY = 200
-IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 NOBODY = Identity(name="nobody", role="subscriber")
 ETAG = re.compile(r'(?:W/)?"([^"]*)"')
@@ -140,14 +139,11 @@ def _answer(
         return _json(400, error_json(str(error)[:2000], problems[:100]))
     except Refused as error:
         response = _json(error.status, error_json(str(error)))
-        if isinstance(error, TooMuch):
-            response.headers["Retry-After"] = str(math.ceil(error.wait_seconds))
-        if isinstance(error, NoToken):
-            response.headers["WWW-Authenticate"] = "Bearer"
+        response.headers.update(error.headers)
         return response
     except SQLAlchemyError:
         log.exception("the state cannot be used")
-        return _json(503, error_json("the state cannot be used just now; come again"))
+        return _json(503, error_json(STATE_IS_AWAY))
     except RequestEntityTooLarge:
         return _json(413, error_json(f"at most {LARGEST_BODY_BYTES} bytes"))
     if reply.status == 304:
@@ -173,7 +169,7 @@ def _call(
 ) -> Call:
     identity = NOBODY
     if of.roles is not None:
-        identity = service.identify(request.headers.get("Authorization"))
+        identity = service.identify(request.headers.get("Authorization"), request.remote_addr or "")
         service.request_limits.count(identity.name)
         if identity.role not in of.roles:
             raise NotYours(f"the role {identity.role!r} may not do this")
@@ -236,7 +232,7 @@ def _condition() -> Condition:
     match = request.headers.get("If-Match")
     new = request.headers.get("If-None-Match", "").strip() == "*"
     if match is None or match.strip() == "*":
-        return Condition(new=new)
+        return Condition(new=new, there=match is not None)
     tag = ETAG.fullmatch(match.strip())
     if tag is None or not NUMBER.fullmatch(tag.group(1)):
         raise BadRequest('If-Match: one entity tag, such as "17"')

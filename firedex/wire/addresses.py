@@ -1,11 +1,13 @@
 """Addresses that people and configurations give: HOST:PORT, and URLs of our own parts."""
 
+from collections.abc import Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 __all__ = ["http_address", "is_loopback", "parse_host_port"]
 
 LARGEST_PORT = 65_535
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def parse_host_port(text: str) -> tuple[str, int]:
@@ -16,16 +18,21 @@ def parse_host_port(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def http_address(url: str) -> tuple[str, int]:
-    """Host and port of a plain ``http://`` URL; ValueError says what would be right."""
-    parts = urlsplit(url)
+def http_address(url: str, schemes: Sequence[str] = ("http",)) -> tuple[str, int]:
+    """Host and port of a URL of one of the ``schemes``; ValueError says what would be right."""
+    wrong = f"{url!r} is not a URL of the form {' or '.join(schemes)}://HOST:PORT"
     try:
-        port = parts.port or 80
-    except ValueError:
-        port = 0
-    if parts.scheme != "http" or not parts.hostname or not port:
-        raise ValueError(f"{url!r} is not a URL of the form http://HOST:PORT")
-    return parts.hostname, port
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(wrong) from error
+    if parts.scheme not in schemes or not host or port == 0 or not _is_plain(url):
+        raise ValueError(wrong)
+    return host, port or DEFAULT_PORTS[parts.scheme]
+
+
+def _is_plain(url: str) -> bool:
+    return url.isascii() and url.isprintable() and " " not in url
 
 
 def is_loopback(host: str) -> bool:

@@ -16,6 +16,7 @@ __all__ = [
     "Incident",
     "IncidentOpening",
     "PhaseChange",
+    "PhaseProfile",
     "ProfileRule",
     "RoleBudget",
     "UtilityProfile",
@@ -24,13 +25,15 @@ __all__ = [
 ANYBODY = "anybody"
 """The role that stands for every role without an entry of its own."""
 Title = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+OneLine = Annotated[Title, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""Without control characters."""
 
 
 @value
 class IncidentOpening:
     """What command says when it opens an incident."""
 
-    title: Title
+    title: OneLine
     phase: Identifier = "size-up"
 
 
@@ -77,6 +80,14 @@ class UtilityProfile:
     """The rules of one phase; the first that covers a subscription decides."""
 
     rules: Annotated[tuple[ProfileRule, ...], Field(max_length=1000)] = ()
+
+
+@value
+class PhaseProfile:
+    """A phase with its utility profile."""
+
+    phase: Identifier
+    rules: tuple[ProfileRule, ...]
 
 
 @value

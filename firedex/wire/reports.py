@@ -1,6 +1,8 @@
 """What running parts tell the service: statistics of a flow, and that they are alive."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from firedex.wire.mqtt_names import TopicName
 from firedex.wire.values import (
@@ -13,7 +15,10 @@ from firedex.wire.values import (
     value,
 )
 
-__all__ = ["Heartbeat", "Statistics", "TopicCount"]
+__all__ = ["MOST_TOPICS_IN_A_REPORT", "Heartbeat", "Statistics", "TopicCount"]
+
+MOST_TOPICS_IN_A_REPORT = 10_000
+"""Of one flow within one window."""
 
 
 @value
@@ -37,7 +42,7 @@ class Statistics:
     configuration_version: Count
     window_start: Moment
     window_seconds: Positive
-    topics: tuple[TopicCount, ...] = ()
+    topics: Annotated[tuple[TopicCount, ...], Field(max_length=MOST_TOPICS_IN_A_REPORT)] = ()
     delay_mean_seconds: NonNegative | None = None
     delay_p95_seconds: NonNegative | None = None
     clock_offset_seconds: Finite | None = None

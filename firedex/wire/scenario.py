@@ -12,8 +12,10 @@ from pydantic import (
 from pydantic_core import ArgsKwargs, InitErrorDetails, PydanticCustomError
 
 from firedex.wire.flows import Assignment
+from firedex.wire.incident import PhaseProfile
 from firedex.wire.network import ClassCount, Network
 from firedex.wire.scenario_references import reference_problems
+from firedex.wire.timeline import TimelineEvent
 from firedex.wire.values import Count, Flag, Identifier, PositiveCount, Probability, value
 from firedex.wire.workload import Publisher, Subscriber, Topic, Transport
 
@@ -76,6 +78,7 @@ class Scenario:
 
     Whatever way it is made, it is checked whole: names that refer to nothing, doubled names,
     assignments that contradict each other are refused together with whatever else is wrong.
+    ``phases`` and ``timeline`` are for runs that last; a plan is made of the rest.
     """
 
     name: Annotated[str, Field(strict=True, min_length=1)]
@@ -87,6 +90,8 @@ class Scenario:
     network: Network
     planning: Planning = Planning()
     assignment: tuple[Assignment, ...] | None = None
+    phases: tuple[PhaseProfile, ...] = ()
+    timeline: tuple[TimelineEvent, ...] = ()
 
     @model_validator(mode="wrap")
     @classmethod

@@ -11,6 +11,8 @@ from firedex.wire.errors import Path, Problem
 from firedex.wire.mqtt_names import check_filter, check_topic, has_wildcard
 from firedex.wire.network_paths import path_problem, switches_on_path
 from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
+from firedex.wire.raw_parts import get, items, known
+from firedex.wire.timeline_references import timeline_problems
 
 __all__ = ["reference_problems"]
 
@@ -28,48 +30,37 @@ def reference_problems(raw: Any) -> list[Problem]:
         for name, topic in _named(raw, ("topics",), "name", problems).items()
         if _legal(check_topic, name)
     }
-    _named(raw, ("publishers",), "id", problems)
-    _named(raw, ("subscribers",), "id", problems)
-    if _get(_get(raw, "network"), "switches") in ([], ()):
+    publishers = _named(raw, ("publishers",), "id", problems)
+    subscribers = _named(raw, ("subscribers",), "id", problems)
+    phases = _named(raw, ("phases",), "phase", problems)
+    if get(get(raw, "network"), "switches") in ([], ()):
         problems.append(Problem(path=("network", "switches"), message="needs at least one switch"))
     problems += _too_large_for_udp(raw)
     problems += _unknown_switches(raw, switches)
     problems += _unknown_topics(raw, topics)
     problems += _subscription_problems(raw, topics)
     problems += _assignment_problems(raw, switches)
+    problems += timeline_problems(
+        raw, switches=switches, publishers=publishers, subscribers=subscribers, phases=phases
+    )
     return problems
 
 
-def _get(item: Any, key: str, default: Any = None) -> Any:
-    """A key of a mapping or a field of a value, whichever ``item`` is."""
-    if isinstance(item, Mapping):
-        return item.get(key, default)
-    return getattr(item, "from_" if key == "from" else key, default)
-
-
 def _broker_switch(raw: Any) -> str | None:
-    switch = _get(_get(_get(raw, "network"), "broker"), "switch")
+    switch = get(get(get(raw, "network"), "broker"), "switch")
     return switch if isinstance(switch, str) else None
 
 
 def _links(raw: Any) -> list[tuple[str, str]] | None:
     """The links as given, or None where one of them has the wrong shape."""
-    links = [(_get(link, "from"), _get(link, "to")) for _, link in _items(raw, "network", "links")]
+    links = [(get(link, "from"), get(link, "to")) for _, link in items(raw, "network", "links")]
     return links if all(isinstance(end, str) for link in links for end in link) else None
-
-
-def _items(raw: Any, *keys: str) -> Iterator[tuple[int, Any]]:
-    here = raw
-    for key in keys:
-        here = _get(here, key)
-    if isinstance(here, list | tuple):
-        yield from enumerate(here)
 
 
 def _named(raw: Any, where: Path, key: str, problems: list[Problem]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for index, item in _items(raw, *map(str, where)):
-        name = _get(item, key)
+    for index, item in items(raw, *map(str, where)):
+        name = get(item, key)
         if not isinstance(name, str):
             continue
         if name in found:
@@ -81,14 +72,14 @@ def _named(raw: Any, where: Path, key: str, problems: list[Problem]) -> dict[str
 
 
 def _too_large_for_udp(raw: Any) -> Iterator[Problem]:
-    default = _get(raw, "transport", "udp")
-    parties = [p for part in ("publishers", "subscribers") for _, p in _items(raw, part)]
-    if not any((_get(party, "transport") or default) == "udp" for party in parties or [None]):
+    default = get(raw, "transport", "udp")
+    parties = [p for part in ("publishers", "subscribers") for _, p in items(raw, part)]
+    if not any((get(party, "transport") or default) == "udp" for party in parties or [None]):
         return
-    for index, topic in _items(raw, "topics"):
-        size, stamped = _get(topic, "event_bytes"), _get(topic, "stamped")
+    for index, topic in items(raw, "topics"):
+        size, stamped = get(topic, "event_bytes"), get(topic, "stamped")
         if stamped is None:
-            stamped = _get(raw, "stamped_events", False)
+            stamped = get(raw, "stamped_events", False)
         largest = LARGEST_UDP_PAYLOAD_BYTES - (STAMP_BYTES["udp"] if stamped else 0)
         if isinstance(size, int) and size > largest:
             yield Problem(
@@ -102,19 +93,17 @@ def _too_large_for_udp(raw: Any) -> Iterator[Problem]:
 def _unknown_switches(raw: Any, switches: Mapping[str, Any]) -> Iterator[Problem]:
     references: list[tuple[Path, Any]] = []
     for part in ("publishers", "subscribers"):
-        references += [((part, i, "switch"), _get(p, "switch")) for i, p in _items(raw, part)]
-    for index, link in _items(raw, "network", "links"):
-        references += [
-            (("network", "links", index, end), _get(link, end)) for end in ("from", "to")
-        ]
+        references += [((part, i, "switch"), get(p, "switch")) for i, p in items(raw, part)]
+    for index, link in items(raw, "network", "links"):
+        references += [(("network", "links", index, end), get(link, end)) for end in ("from", "to")]
     references.append(
-        (("network", "broker", "switch"), _get(_get(_get(raw, "network"), "broker"), "switch"))
+        (("network", "broker", "switch"), get(get(get(raw, "network"), "broker"), "switch"))
     )
     unknown = False
     for path, name in references:
         if isinstance(name, str) and name not in switches:
             unknown = True
-            yield Problem(path=path, message=f"unknown switch {name!r}; {_known(switches)}")
+            yield Problem(path=path, message=f"unknown switch {name!r}; {known(switches)}")
     if not unknown:
         yield from _unreachable(raw)
 
@@ -126,8 +115,8 @@ def _unreachable(raw: Any) -> Iterator[Problem]:
     linked = {end for link in links for end in link}
     said: set[str] = set()
     for part in ("publishers", "subscribers"):
-        for index, party in _items(raw, part):
-            switch = _get(party, "switch")
+        for index, party in items(raw, part):
+            switch = get(party, "switch")
             if not isinstance(switch, str) or (part == "publishers" and switch not in linked):
                 continue  # a publishers' switch without links has the broker right behind it
             reason = path_problem(links, at, switch)
@@ -138,11 +127,11 @@ def _unreachable(raw: Any) -> Iterator[Problem]:
 
 def _unknown_topics(raw: Any, topics: Mapping[str, Any]) -> Iterator[Problem]:
     references: list[tuple[Path, Any]] = []
-    for index, publisher in _items(raw, "publishers"):
+    for index, publisher in items(raw, "publishers"):
         seen: set[str] = set()
-        for position, publication in _items(publisher, "publications"):
+        for position, publication in items(publisher, "publications"):
             path: Path = ("publishers", index, "publications", position, "topic")
-            name = _get(publication, "topic")
+            name = get(publication, "topic")
             references.append((path, name))
             if isinstance(name, str) and name in seen:
                 yield Problem(
@@ -150,18 +139,18 @@ def _unknown_topics(raw: Any, topics: Mapping[str, Any]) -> Iterator[Problem]:
                 )
             if isinstance(name, str):
                 seen.add(name)
-    for index, item in _items(_get(_get(raw, "network"), "broker"), "forwarded"):
-        references.append((("network", "broker", "forwarded", index, "topic"), _get(item, "topic")))
+    for index, item in items(get(get(raw, "network"), "broker"), "forwarded"):
+        references.append((("network", "broker", "forwarded", index, "topic"), get(item, "topic")))
     for path, name in references:
         if isinstance(name, str) and name not in topics and _legal(check_topic, name):
-            yield Problem(path=path, message=f"unknown topic {name!r}; {_known(topics)}")
+            yield Problem(path=path, message=f"unknown topic {name!r}; {known(topics)}")
 
 
 def _subscription_problems(raw: Any, topics: Mapping[str, Any]) -> Iterator[Problem]:
-    for index, subscriber in _items(raw, "subscribers"):
+    for index, subscriber in items(raw, "subscribers"):
         seen: set[str] = set()
-        for position, subscription in _items(subscriber, "subscriptions"):
-            name = _get(subscription, "filter")
+        for position, subscription in items(subscriber, "subscriptions"):
+            name = get(subscription, "filter")
             path: Path = ("subscribers", index, "subscriptions", position, "filter")
             if not isinstance(name, str) or not _legal(check_filter, name):
                 continue
@@ -169,22 +158,22 @@ def _subscription_problems(raw: Any, topics: Mapping[str, Any]) -> Iterator[Prob
                 yield Problem(path=path, message=f"{name!r} is already subscribed to above")
             seen.add(name)
             if not has_wildcard(name) and name not in topics:
-                yield Problem(path=path, message=f"unknown topic {name!r}; {_known(topics)}")
+                yield Problem(path=path, message=f"unknown topic {name!r}; {known(topics)}")
 
 
 def _assignment_problems(raw: Any, switches: Mapping[str, Any]) -> Iterator[Problem]:
-    if _get(raw, "assignment") is None:
+    if get(raw, "assignment") is None:
         return
     wanted, classes = _subscribed(raw, switches)
     seen: set[tuple[str, str]] = set()
-    for index, entry in _items(raw, "assignment"):
-        subscriber, name = _get(entry, "subscriber"), _get(entry, "filter")
+    for index, entry in items(raw, "assignment"):
+        subscriber, name = get(entry, "subscriber"), get(entry, "filter")
         if not isinstance(subscriber, str) or not isinstance(name, str):
             continue
         message = None
         if subscriber not in classes:
             where = "subscriber"
-            message = f"unknown subscriber {subscriber!r}; {_known(classes)}"
+            message = f"unknown subscriber {subscriber!r}; {known(classes)}"
         elif (subscriber, name) not in wanted:
             where = "filter"
             message = f"{subscriber!r} has no subscription to {name!r}"
@@ -206,23 +195,23 @@ def _assignment_problems(raw: Any, switches: Mapping[str, Any]) -> Iterator[Prob
 def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
     """Classes that are not there, and flows that are said to be two things at once."""
     acknowledged = {
-        (_get(who, "id"), _get(subscription, "filter"))
-        for _, who in _items(raw, "subscribers")
-        for _, subscription in _items(who, "subscriptions")
-        if _get(subscription, "qos", 0) in (1, 2)
-        and isinstance(_get(who, "id"), str)
-        and isinstance(_get(subscription, "filter"), str)
+        (get(who, "id"), get(subscription, "filter"))
+        for _, who in items(raw, "subscribers")
+        for _, subscription in items(who, "subscriptions")
+        if get(subscription, "qos", 0) in (1, 2)
+        and isinstance(get(who, "id"), str)
+        and isinstance(get(subscription, "filter"), str)
     }
-    default = _get(raw, "transport", "udp")
+    default = get(raw, "transport", "udp")
     over_tcp = {
-        _get(who, "id")
-        for _, who in _items(raw, "subscribers")
-        if (_get(who, "transport") or default) == "tcp" and isinstance(_get(who, "id"), str)
+        get(who, "id")
+        for _, who in items(raw, "subscribers")
+        if (get(who, "transport") or default) == "tcp" and isinstance(get(who, "id"), str)
     }
     flows: dict[tuple[Any, Any], tuple[int, tuple[Any, ...]]] = {}
-    for index, entry in _items(raw, "assignment"):
-        subscriber, flow = _get(entry, "subscriber"), _get(entry, "flow")
-        priority = _get(entry, "priority")
+    for index, entry in items(raw, "assignment"):
+        subscriber, flow = get(entry, "subscriber"), get(entry, "flow")
+        priority = get(entry, "priority")
         offered = classes.get(subscriber, 0) if isinstance(subscriber, str) else 0
         if isinstance(priority, int) and priority >= offered > 0:
             yield Problem(
@@ -232,14 +221,14 @@ def _flow_problems(raw: Any, classes: Mapping[str, int]) -> Iterator[Problem]:
             )
         if not isinstance(flow, int) or not isinstance(subscriber, str):
             continue
-        drop_rate = _get(entry, "drop_rate", 0.0)
-        name = _get(entry, "filter")
+        drop_rate = get(entry, "drop_rate", 0.0)
+        name = get(entry, "filter")
         if drop_rate != 0 and isinstance(name, str) and (subscriber, name) in acknowledged:
             yield Problem(
                 path=("assignment", index, "drop_rate"),
                 message=f"{name!r} has QoS 1 or 2, which is never dropped; give 0",
             )
-        where = _get(entry, "enforced_at", "gateway")
+        where = get(entry, "enforced_at", "gateway")
         if where == "meter" and subscriber in over_tcp:
             yield Problem(
                 path=("assignment", index, "enforced_at"),
@@ -267,26 +256,26 @@ def _subscribed(
     links, at = _links(raw), _broker_switch(raw)
     wanted: set[tuple[str, str]] = set()
     classes: dict[str, int] = {}
-    for _, subscriber in _items(raw, "subscribers"):
-        name, switch = _get(subscriber, "id"), _get(subscriber, "switch")
+    for _, subscriber in items(raw, "subscribers"):
+        name, switch = get(subscriber, "id"), get(subscriber, "switch")
         if not isinstance(name, str):
             continue
         classes[name] = 0
         placed = links is not None and isinstance(switch, str)
         if links is not None and placed and not path_problem(links, at, switch):
             offered = [
-                _get(switches[on_path], "priorities", 8)
+                get(switches[on_path], "priorities", 8)
                 for on_path in switches_on_path(links, at, switch)
-                if on_path in switches and _get(switches[on_path], "managed", True)
+                if on_path in switches and get(switches[on_path], "managed", True)
             ]
             if not offered:
                 classes[name] = NONE_MANAGED
             elif all(isinstance(count, int) for count in offered):
                 classes[name] = min(offered)
         wanted |= {
-            (name, _get(subscription, "filter"))
-            for _, subscription in _items(subscriber, "subscriptions")
-            if isinstance(_get(subscription, "filter"), str)
+            (name, get(subscription, "filter"))
+            for _, subscription in items(subscriber, "subscriptions")
+            if isinstance(get(subscription, "filter"), str)
         }
     return wanted, classes
 
@@ -297,10 +286,3 @@ def _legal(check: Any, name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _known(names: Mapping[str, Any]) -> str:
-    if not names:
-        return "none is defined"
-    shown = ", ".join(list(names)[:8])
-    return f"known are {shown}{', …' if len(names) > 8 else ''}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from firedex.wire.flows import Flow
-from firedex.wire.incident import Incident, ProfileRule
+from firedex.wire.incident import Incident
 from firedex.wire.mqtt_names import FilterName, TopicName
 from firedex.wire.network import Network
 from firedex.wire.plan_report import PlanReport
@@ -39,7 +39,6 @@ __all__ = [
     "MeasuredRate",
     "NetworkView",
     "Now",
-    "PhaseProfile",
     "PushTrouble",
     "Received",
     "ServiceStatus",
@@ -271,14 +270,6 @@ class NetworkView:
     network: Network
     given: Flag
     places: tuple[SubscriberPlace, ...] = ()
-
-
-@value
-class PhaseProfile:
-    """A phase with its utility profile."""
-
-    phase: Identifier
-    rules: tuple[ProfileRule, ...]
 
 
 @value

@@ -1,36 +1,33 @@
 """``firedex emulate``."""
 
 import json
-import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from firedex.cli.output import console
-from firedex.scenario_file import ScenarioFileError
-from firedex_emulation.emulated_network import TOPOLOGIES
-from firedex_emulation.emulation import emulate_ways
-from firedex_emulation.errors import EmulationError
+from firedex.scenario_file import ScenarioFileError, read_scenario
+from firedex.wire import Transport
+from firedex_emulation.emulation_orders import EMBEDDED_LABEL, EmulationOrders
+from firedex_emulation.errors import CannotEmulate, EmulationError
 from firedex_emulation.measurement import WayMeasurement
-from firedex_emulation.one_run import WAYS
+from firedex_emulation.network_plan import TOPOLOGIES
+from firedex_emulation.report import write_report
 from firedex_emulation.run_journal import clean_up
+from firedex_emulation.sandbox import check_requirements
+from firedex_emulation.tables import show
+from firedex_emulation.ways import WAYS, ways_of
 
 __all__ = ["emulate"]
 
-FILTER_COLUMNS = 16
-NOTICEABLE_STALL_SECONDS = 0.1
 INTERRUPTED = 130
-TITLES = {"none": "Without FireDeX", "firedex": "With FireDeX"}
 
 
 @click.command(epilog="Example: firedex emulate builtin:critical-event --duration 10")
@@ -52,14 +49,29 @@ TITLES = {"none": "Without FireDeX", "firedex": "With FireDeX"}
 )
 @click.option("--seed", default=1, show_default=True, help="Of the traffic.")
 @click.option(
+    "--transport",
+    type=click.Choice(["udp", "tcp"]),
+    help="MQTT-SN over UDP or MQTT over TCP to all subscribers; by default as the scenario says.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the delivery records (Parquet) in this folder.",
+    help="Keep the report and the delivery records (Parquet) in this folder.",
 )
 @click.option(
     "--topology",
     type=click.Choice(TOPOLOGIES),
     help="How to build its network; by default the first of these that carries it.",
+)
+@click.option(
+    "--embedded",
+    is_flag=True,
+    help="Without root and switches: parts on loopback, and a link in user space.",
+)
+@click.option(
+    "--embedded-if-needed",
+    is_flag=True,
+    help="The same, where real switches cannot be had; says why.",
 )
 @click.option(
     "--clean",
@@ -73,42 +85,45 @@ def emulate(
     duration: float,
     framework: str | None,
     seed: int,
+    transport: Transport | None,
     out: Path | None,
     topology: str | None,
+    embedded: bool,
+    embedded_if_needed: bool,
     clean: bool,
     as_json: bool,
 ) -> None:
-    """Run a scenario on real switches, with and without FireDeX, and measure what is delivered.
+    """Run a scenario on real switches, in several ways, and measure what is delivered.
 
     Mininet and Open vSwitch in a sandbox of their own: nothing of it is left when it ends. Needs
-    root. SCENARIO's switches and links become switches and links; the subscribers of a switch share
-    its bandwidth. In this version events go over TCP.
+    root, but for --embedded. The ways: none (one class, no drop rates), priority (classes, no drop
+    rates), firedex. The scenario's timeline happens on the way; the report says how predictions
+    held.
     """
     if clean:
         _clean(as_json)
         return
-    ways = compare.split(",")
-    if unknown := [way for way in ways if way not in WAYS]:
-        raise click.BadParameter(
-            f"{unknown[0]!r}; there are {', '.join(WAYS)}", param_hint="--compare"
-        )
+    try:
+        ways = ways_of(compare)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--compare") from error
     if out is not None:
         _make_folder(out)
-    chosen = framework or ("ryu" if find_spec("ryu") else "os-ken")
-    source = scenario if scenario.startswith("builtin:") else os.path.abspath(scenario)  # noqa: PTH100
     try:
-        with _orderly_end(), Console(stderr=True).status("…") as status:
-            measured = emulate_ways(
-                source,
-                ways,
-                framework=chosen,
+        with _folder(out) as folder, _orderly_end(), Console(stderr=True).status("…") as status:
+            orders = EmulationOrders(
+                scenario=read_scenario(scenario),
+                ways=ways,
+                framework=framework or ("ryu" if find_spec("ryu") else "os-ken"),
                 seconds=duration,
                 seed=seed,
-                out=out,
-                report=status.update,
+                folder=folder,
                 topology=topology,
-                tell=lambda said: click.echo(f"firedex: {said}", err=True),
+                transport=transport,
+                embedded=embedded or (embedded_if_needed and _has_no_switches()),
             )
+            measured = _run(orders, status.update)
+            written = write_report(orders, measured) if out is not None else []
     except KeyboardInterrupt:
         click.echo("firedex: interrupted; nothing of the emulation is left", err=True)
         sys.exit(INTERRUPTED)
@@ -118,7 +133,49 @@ def emulate(
     if as_json:
         click.echo(json.dumps([way.as_plain() for way in measured], indent=2))
         return
-    _show(measured, out)
+    show(measured, written)
+
+
+def _run(orders: EmulationOrders, report: Callable[[str], None]) -> list[WayMeasurement]:
+    """On what was asked for; only that is imported, since Mininet may not be there."""
+    if orders.embedded:
+        from firedex_emulation.embedded.embedded_ways import run_embedded
+
+        _tell(EMBEDDED_LABEL)
+        return run_embedded(orders, report)
+    _check_mininet()
+    from firedex_emulation.emulation import emulate_ways
+
+    return emulate_ways(orders, report=report, tell=_tell)
+
+
+def _check_mininet() -> None:
+    if find_spec("mininet") is None:
+        raise CannotEmulate("not installed: Mininet's Python package (pip install mininet)")
+
+
+def _has_no_switches() -> bool:
+    try:
+        check_requirements()
+        _check_mininet()
+    except CannotEmulate as error:
+        _tell(str(error))
+        return True
+    return False
+
+
+def _tell(said: str) -> None:
+    click.echo(f"firedex: {said}", err=True)
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """Where files go: the folder that was asked for, or one that goes away."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="firedex-emulation-") as folder:
+        yield Path(folder)
 
 
 def _make_folder(out: Path) -> None:
@@ -128,25 +185,6 @@ def _make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise click.BadParameter(str(error), param_hint="--out") from error
-
-
-def _show(measured: Sequence[WayMeasurement], out: Path | None) -> None:
-    terminal = console()
-    for way in measured:
-        terminal.print(_table(way))
-        terminal.print(
-            f"host time, measured on the idle network and part of the prediction: "
-            f"{_delay(way.host_seconds)}"
-        )
-        for note in way.notes:
-            terminal.print(f"[yellow]{escape(note)}[/yellow]")
-        if way.stalled_seconds > NOTICEABLE_STALL_SECONDS:
-            terminal.print(
-                f"[yellow]the machine itself stood still for {_delay(way.stalled_seconds)} of it: "
-                "delays are too long by that[/yellow]"
-            )
-    if out is not None:
-        terminal.print(f"delivery records: {escape(str(out))}")
 
 
 @contextmanager
@@ -175,29 +213,3 @@ def _clean(as_json: bool) -> None:
         return
     for what in removed or ["nothing to clean up: no run has left anything behind"]:
         click.echo(what)
-
-
-def _table(way: WayMeasurement) -> Table:
-    table = Table(title=TITLES[way.way], title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    longest = max((len(row.filter) for row in way.filters), default=0)
-    table.add_column("filter", overflow="fold", min_width=min(longest, FILTER_COLUMNS))
-    for heading in ("class", "sent", "delivered", "planned", "median", "mean", "predicted"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in way.filters:
-        table.add_row(
-            escape(row.filter),
-            str(row.priority),
-            str(row.sent),
-            f"{row.success_measured:.1%}",
-            f"{row.success_predicted:.1%}",
-            _delay(row.delay_p50_seconds),
-            _delay(row.delay_mean_seconds),
-            _delay(row.delay_predicted_seconds),
-        )
-    return table
-
-
-def _delay(seconds: float | None) -> str:
-    if seconds is None:
-        return "none"
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

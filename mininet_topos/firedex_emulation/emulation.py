@@ -1,53 +1,65 @@
 """Outside the sandbox: run a scenario in one way after the other, and measure each."""
 
-import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
-from firedex.scenario_file import read_scenario
+from firedex.wire import to_json
 from firedex_emulation.emulated_network import plan_network
-from firedex_emulation.measurement import WayMeasurement
+from firedex_emulation.emulation_orders import EmulationOrders
+from firedex_emulation.measurement import WayMeasurement, measure_way
+from firedex_emulation.observation import Observation
+from firedex_emulation.one_run import RunOrders
 from firedex_emulation.run_journal import RunJournal
 from firedex_emulation.sandbox import check_requirements, run_in_sandbox
+from firedex_emulation.ways import TITLES
 
 __all__ = ["emulate_ways"]
 
-SET_UP_SECONDS = 120.0
+SET_UP_SECONDS = 180.0
 
 
 def emulate_ways(
-    source: str,
-    ways: Sequence[str],
+    orders: EmulationOrders,
     *,
-    framework: str,
-    seconds: float,
-    seed: int,
-    out: Path | None,
-    report: Callable[[str], None],
-    topology: str | None = None,
+    report: Callable[[str], None] = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[WayMeasurement]:
-    """Run ``source`` in each of ``ways`` with the same traffic; records go to ``out``, if given.
+    """Run each way; observations and delivery records stay in the folder.
 
     ``report`` hears what is going on, ``tell`` what should be remembered.
     """
     # To refuse here, where it can be shown, what cannot run.
-    plan = plan_network(read_scenario(source), topology)
+    plan = plan_network(orders.scenario, orders.topology)
     check_requirements()
-    folder = str(out.resolve()) if out else ""
     measured = []
     with RunJournal(tell) as journal:
-        for way in ways:
-            report(
-                f"{way}: {seconds:g} s of traffic on Open vSwitch ({plan.topology}), "
-                f"controlled by {framework}"
+        for number, way in enumerate(orders.ways, 1):
+            scenario = orders.as_run(way)
+            title = f"{number}/{len(orders.ways)} {TITLES[way]}, {plan.topology}"
+            report(f"{title}: building the network")
+            folder = orders.folder.resolve()
+            (folder / "scenario.json").write_text(to_json(scenario))
+            run = RunOrders(
+                way=way,
+                framework=orders.framework,
+                seconds=orders.seconds,
+                seed=orders.seed,
+                folder=str(folder),
+                topology=plan.topology,
             )
-            arguments = [source, way, framework, str(seconds), str(seed), folder, plan.topology]
-            printed = run_in_sandbox(
+            run_in_sandbox(
                 "firedex_emulation.one_run",
-                arguments,
-                timeout_seconds=seconds + SET_UP_SECONDS,
+                [run.to_argument()],
+                timeout_seconds=orders.seconds + SET_UP_SECONDS,
                 started=journal.note_process,
+                heard=_titled(title, report),
             )
-            measured.append(WayMeasurement.from_plain(json.loads(printed)))
+            report(f"{title}: measuring")
+            observed = folder / f"{way}-observation.json"
+            measured.append(
+                measure_way(scenario, way, Observation.from_json(observed.read_text()), folder)
+            )
     return measured
+
+
+def _titled(title: str, report: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda said: report(f"{title}: {said}")

@@ -54,10 +54,12 @@ def run_in_sandbox(
     *,
     timeout_seconds: float,
     started: Callable[[int], None] = lambda _: None,
+    heard: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Run a Python module in a new sandbox; return what it printed.
 
-    ``started`` is told the process number of what keeps the sandbox alive.
+    ``started`` is told the process number of what keeps the sandbox alive, ``heard`` each line
+    that is printed.
     """
     check_requirements()
     command = [
@@ -87,7 +89,7 @@ def run_in_sandbox(
     ) as process:
         try:
             started(process.pid)
-            printed = _read_all(process, timeout_seconds)
+            printed = _read_all(process, timeout_seconds, heard)
         except BaseException:
             process.kill()
             process.wait()
@@ -97,17 +99,32 @@ def run_in_sandbox(
     return printed
 
 
-def _read_all(process: subprocess.Popen[str], timeout_seconds: float) -> str:
-    """What the process prints. Its standard input stays open: ``communicate`` would close it."""
+def _read_all(
+    process: subprocess.Popen[str], timeout_seconds: float, heard: Callable[[str], None]
+) -> str:
+    """What the process prints, each line told to ``heard`` as it comes.
+
+    Its standard input stays open: ``communicate`` would close it.
+    """
+    lines: list[str] = []
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.append(line)
+            heard(line.rstrip("\n"))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     lifeline, process.stdin = process.stdin, None
     try:
-        printed, _ = process.communicate(timeout=timeout_seconds)
+        process.wait(timeout=timeout_seconds)
+        reader.join(timeout_seconds)
     except subprocess.TimeoutExpired:
         raise CannotEmulate(f"the emulation was not done after {timeout_seconds:.0f} s") from None
     finally:
         if lifeline is not None:
             lifeline.close()
-    return printed
+    return "".join(lines)
 
 
 def settle_in() -> None:

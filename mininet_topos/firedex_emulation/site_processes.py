@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from firedex.service_access import ServiceAccess
 from firedex_controller.agent import AgentClient, AgentError
 from firedex_controller.agent.messages import AgentHealth
 from firedex_emulation.emulated_network import (
@@ -43,43 +45,73 @@ log_type none
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """How a part is started, and how to see that it is ready."""
+
+    name: str
+    command: Sequence[str]
+    ready: Callable[[], bool]
+    on: object = None
+
+
 class SiteProcesses:
     """Starts the parts in order. They end with the sandbox; ``check`` says if one died before."""
 
     def __init__(self, network: EmulatedNetwork) -> None:
         self._network = network
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._parts: dict[str, _Part] = {}
         self._token = secrets.token_urlsafe(16)
 
-    def start(self, name: str, command: list[str], on: object = None) -> None:
+    def start(self, name: str, command: Sequence[str], on: object = None) -> None:
         """Start a part on a Mininet host (or beside the switch); its output goes to a log."""
-        log = (RUN / f"{name}.log").open("wb")
+        log = (RUN / f"{name}.log").open("ab")
         options = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
         launch: Callable[..., subprocess.Popen[bytes]] = (
             subprocess.Popen if on is None else on.popen  # type: ignore[attr-defined]
         )
-        self._running[name] = launch(command, **options)
+        self._running[name] = launch(list(command), **options)
+
+    def kill(self, name: str, down_seconds: float) -> None:
+        """Kill a part without warning, wait, start it as it was and wait until it is ready."""
+        part = self._parts[name]
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+        time.sleep(down_seconds)
+        self._start_part(part)
+
+    def _start_part(self, part: _Part) -> None:
+        self._parts[part.name] = part
+        self.start(part.name, part.command, part.on)
+        self.wait_for(part.name, part.ready)
 
     def start_controller(self, framework: str) -> None:
         """The switch agent and the controller, beside the switches."""
-        self.start(
-            "switch-agent", [*_firedex("switch-agent"), "--listen", f"127.0.0.1:{AGENT_PORT}"]
-        )
-        self.wait_for("switch-agent", lambda: _answers("127.0.0.1", AGENT_PORT))
-        self.start(
-            "controller",
-            [*_firedex("controller"), *self._network.controller_options()]
-            + ["--framework", framework, "--listen", f"127.0.0.1:{CONTROLLER_PORT}"]
-            + ["--api", f"{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}", "--token", self._token]
-            + ["--agent", f"http://127.0.0.1:{AGENT_PORT}"]
-            + ["--state", str(RUN / "controller.json")],
+        self._start_part(
+            _Part(
+                name="switch-agent",
+                command=[*_firedex("switch-agent"), "--listen", f"127.0.0.1:{AGENT_PORT}"],
+                ready=lambda: _answers("127.0.0.1", AGENT_PORT),
+            )
         )
         url = f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}/v1/topology"
 
         def all_settled() -> bool:
             return all(switch["settled"] for switch in _fetch(url, self._token)["switches"])
 
-        self.wait_for("controller", all_settled)
+        self._start_part(
+            _Part(
+                name="controller",
+                command=[*_firedex("controller"), *self._network.controller_options()]
+                + ["--framework", framework, "--listen", f"127.0.0.1:{CONTROLLER_PORT}"]
+                + ["--api", f"{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}", "--token", self._token]
+                + ["--agent", f"http://127.0.0.1:{AGENT_PORT}"]
+                + ["--state", str(RUN / "controller.json")],
+                ready=all_settled,
+            )
+        )
 
     def start_edge(self, site: Path, *, bounded: bool = True) -> None:
         """Broker, configuration service and gateway, on the edge host.
@@ -89,34 +121,42 @@ class SiteProcesses:
         configuration = RUN / "mosquitto.conf"
         configuration.write_text(MOSQUITTO_CONFIGURATION)
         edge = self._network.edge.node
-        self.start("broker", ["mosquitto", "-c", str(configuration)], edge)
-        self.wait_for("broker", lambda: _answers(EDGE_MANAGEMENT, BROKER_PORT))
-        self.start(
-            "service",
-            [
-                *_firedex("serve"),
-                str(site),
-                "--listen",
-                f"0.0.0.0:{SERVICE_PORT}",
-                "--open-anywhere",
-            ]
-            + ["--controller", f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"]
-            + ["--controller-token", self._token]
-            + ["--gateway", f"{EDGE_ADDRESS}:{GATEWAY_PORT}"]
-            + ["--state", str(RUN / "service.sqlite")],
-            edge,
-        )
         health = f"http://{EDGE_MANAGEMENT}:{SERVICE_PORT}/v1/health"
-        self.wait_for("service", lambda: _fetch(health)["status"] == "ok")
-        self.start(
-            "gateway",
-            [*_firedex("gateway"), "--listen", f"0.0.0.0:{GATEWAY_PORT}", "--seed", "1"]
-            + ["--broker", f"127.0.0.1:{BROKER_PORT}"]
-            + ["--service", f"http://127.0.0.1:{SERVICE_PORT}"]
-            + ([] if bounded else ["--buffer-bytes", str(2**30), "--buffer-seconds", "3600"]),
-            edge,
-        )
-        self.wait_for("gateway", lambda: _answers(EDGE_MANAGEMENT, GATEWAY_PORT))
+        for part in (
+            _Part(
+                name="broker",
+                command=["mosquitto", "-c", str(configuration)],
+                ready=lambda: _answers(EDGE_MANAGEMENT, BROKER_PORT),
+                on=edge,
+            ),
+            _Part(
+                name="service",
+                command=[*_firedex("serve"), str(site), "--listen", f"0.0.0.0:{SERVICE_PORT}"]
+                + ["--open-anywhere"]
+                + ["--controller", f"http://{HOST_MANAGEMENT}:{CONTROLLER_API_PORT}"]
+                + ["--controller-token", self._token]
+                + ["--gateway", f"{EDGE_ADDRESS}:{GATEWAY_PORT}"]
+                + ["--state", str(RUN / "service.sqlite")],
+                ready=lambda: _fetch(health)["status"] == "ok",
+                on=edge,
+            ),
+            _Part(
+                name="gateway",
+                command=[*_firedex("gateway"), "--listen", f"0.0.0.0:{GATEWAY_PORT}"]
+                + ["--udp-listen", f"0.0.0.0:{GATEWAY_PORT}", "--seed", "1"]
+                + ["--broker", f"127.0.0.1:{BROKER_PORT}"]
+                + ["--service", f"http://127.0.0.1:{SERVICE_PORT}"]
+                + ([] if bounded else ["--buffer-bytes", str(2**30), "--buffer-seconds", "3600"]),
+                ready=lambda: _answers(EDGE_MANAGEMENT, GATEWAY_PORT),
+                on=edge,
+            ),
+        ):
+            self._start_part(part)
+
+    @property
+    def service(self) -> ServiceAccess:
+        """The configuration service, as reached from the switch host."""
+        return ServiceAccess(f"http://{EDGE_MANAGEMENT}:{SERVICE_PORT}")
 
     def switch_notes(self) -> tuple[str, ...]:
         """What is wrong with the switches' queues, by their agent."""
@@ -124,13 +164,6 @@ class SiteProcesses:
             return health_notes(AgentClient(f"http://127.0.0.1:{AGENT_PORT}").health())
         except AgentError as error:
             return (str(error),)
-
-    def configuration(self) -> bytes:
-        """The configuration in force, as the service says it."""
-        url = f"http://{EDGE_MANAGEMENT}:{SERVICE_PORT}/v1/configuration"
-        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
-            body: bytes = answer.read()
-        return body
 
     def wait_for(
         self, name: str, ready: Callable[[], bool], seconds: float = PATIENCE_SECONDS

@@ -26,6 +26,8 @@ class FakeController:
         self.token = token
         self.mood: Mood = "willing"
         self.delay_seconds = 0.0
+        self.ready = threading.Event()
+        self.ready.set()
         self.plain: dict[str, Any] | None = None
         self.pushes: list[int] = []
         self.at: dict[int, float] = {}
@@ -79,6 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(401, {"error": "no token"})
             return
         time.sleep(controller.delay_seconds)
+        controller.ready.wait(30)
         if controller.mood == "refuses":
             self._answer(409, {"error": "refused", "switch": "core", "rule": "crew 0"})
         elif controller.mood == "away":

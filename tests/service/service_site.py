@@ -8,7 +8,8 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -32,6 +33,11 @@ QUICK = PaceSettings(
     longest_retry_seconds=0.2,
     poll_seconds=0.2,
 )
+TOKENS_WITHOUT_LIMITS: dict[str, Any] = {
+    "open_to_all": False,
+    "request_rate": None,
+    "wrong_token_rate": None,
+}
 
 
 def site(*, bandwidth_bits_per_second: float = 5e6, **planning: Any) -> Scenario:
@@ -112,7 +118,7 @@ class Client:
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=40)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         sent = {"Content-Type": "application/json"} if body is not None else {}
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
@@ -128,7 +134,7 @@ class Client:
     def get(self, path: str, **headers: str) -> Answer:
         return self.ask("GET", path, headers=headers)
 
-    def register(self, registration: Mapping[str, Any], wait: float = 20) -> Answer:
+    def register(self, registration: Mapping[str, Any], wait: float = 30) -> Answer:
         kind = "publisher" if "publisher" in registration else "subscriber"
         path = f"/v1/{kind}s/{registration[kind]['id']}?wait_seconds={wait}"
         return self.ask("PUT", path, registration)
@@ -160,3 +166,15 @@ def serving(
         )
     ) as running:
         yield running
+
+
+def wait_until(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
+        time.sleep(0.01)
+
+
+def wait_until_in_force(client: Client) -> None:
+    """However long a planner's process takes to start."""
+    wait_until(lambda: client.get("/v1/status").json["pending_changes"] == 0, "in force", 180.0)

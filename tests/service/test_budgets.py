@@ -8,6 +8,7 @@ from service_site import GATEWAY, Client, publisher, site, subscriber
 from firedex.service.planning_scenario import Basis, planning_scenario
 from firedex.service.site_plan import PlannedSite, plan_site
 from firedex.service.site_state import DeclaredTopic, SiteState
+from firedex.service.state_reader import StateReader
 from firedex.service.utility_budgets import claim
 from firedex.wire import PublisherRegistration, SubscriberRegistration, from_plain
 from firedex.wire.incident import Budgets
@@ -104,3 +105,27 @@ def test_budgets_hold_in_the_service(client: Client) -> None:
     (claimed,) = client.get("/v1/claims").json
     assert claimed["asked"] == pytest.approx(7000 * 0.6931, rel=1e-3)
     assert claimed["granted_share"] * claimed["asked"] == pytest.approx(3.0)
+
+
+def test_claims_are_those_of_the_phase(client: Client) -> None:
+    client.register(subscriber("crew", WEIGHTS))
+    (own,) = client.get("/v1/claims").json
+    client.ask("PUT", "/v1/profiles/overhaul", {"rules": [{"filter": "#", "factor": 10.0}]})
+    client.ask("PUT", "/v1/budgets", {"roles": [{"role": "crew", "utility": own["asked"]}]})
+    client.ask("POST", "/v1/incident", {"title": "fire", "phase": "overhaul"})
+    (claim_now,) = client.get("/v1/claims").json
+    assert claim_now["asked"] == pytest.approx(10 * own["asked"])
+    assert claim_now["granted_share"] == pytest.approx(0.1)
+    client.ask("DELETE", "/v1/incident")
+    assert client.get("/v1/claims").json == [own]
+
+
+def test_a_part_of_the_state_is_read_without_the_rest(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole(_: object, __: object) -> None:
+        raise AssertionError("the whole state was read")
+
+    monkeypatch.setattr(StateReader, "_parties", whole)
+    for path in ("/v1/budgets", "/v1/profiles", "/metrics"):
+        assert client.get(path).status == 200, path

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_stream import Stream
 from fake_controller import FakeController
-from service_site import Client, publisher, serving, site, subscriber
-from test_changes_and_pushes import wait_until
+from service_site import Client, publisher, serving, site, subscriber, wait_until
 
 from firedex.service.core import ServiceOptions
 from firedex.service.database import Database
@@ -25,40 +25,6 @@ from firedex.wire import Configuration, from_json
 
 SMOKE = publisher("p0", {"smoke/1": 10.0, "camera/1": 100.0})
 CREW = subscriber("crew", {"smoke/#": 10.0, "camera/#": 1.0})
-
-
-class Stream:
-    """An event stream, read line by line in a thread."""
-
-    def __init__(self, client: Client, query: str = "") -> None:
-        self._connection = http.client.HTTPConnection(client.host, client.port, timeout=30)
-        self._connection.request("GET", f"/v1/events{query}")
-        self.response = self._connection.getresponse()
-        self.events: list[dict[str, Any]] = []
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        event: dict[str, Any] = {}
-        while line := self.response.readline().decode():
-            name, _, value = line.strip().partition(": ")
-            if name in ("id", "event"):
-                event[name] = value
-            elif name == "data":
-                event["data"] = json.loads(value)
-            elif not line.strip() and event:
-                self.events.append(event)
-                event = {}
-
-    def of(self, kind: str) -> list[Any]:
-        return [event["data"] for event in self.events if event["event"] == kind]
-
-    def close(self) -> None:
-        import socket
-
-        self._connection.sock.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
-        self._connection.close()
 
 
 @pytest.fixture
@@ -222,6 +188,13 @@ def test_a_plan_keeps_to_the_classes_that_a_switch_has(
     assert network is not None
     classes = {q.priority for s in network.switches for p in s.ports for q in p.classes}
     assert classes <= {0, 1}
+    # A switch that is away for a moment has not changed; another one that is there is news.
+    controller.capabilities = [{**controller.capabilities[0], "switch": "roof", "priorities": 7}]
+    wait_until(
+        lambda: client.get("/v1/audit?limit=1").json[0]["action"] == "capabilities", "the roof"
+    )
+    now = client.ask("PUT", "/v1/subscribers/crew?wait_seconds=20", four).json
+    assert {flow["priority"] for flow in now["flows"]} == {0, 1}
 
 
 # -- older and newer states --------------------------------------------------------------------

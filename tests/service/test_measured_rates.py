@@ -2,13 +2,11 @@
 
 import math
 import random
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service_site import GATEWAY, Client, publisher, serving, site, subscriber
-from test_changes_and_pushes import wait_until
+from service_site import GATEWAY, Client, publisher, serving, site, subscriber, wait_until
 
 from firedex.service.core import ConfigurationService, ServiceOptions
 from firedex.service.database import Database
@@ -22,9 +20,12 @@ from firedex.service.offered_rates import (
     spread,
 )
 from firedex.service.planner import Planner, SiteSettings
+from firedex.service.planning_scenario import STALE_SECONDS, Basis, BasisRate
+from firedex.service.rate_drift import drifted_topics
 from firedex.service.report_store import offered_windows
+from firedex.service.site_state import SiteState
 from firedex.service.web import create_app
-from firedex.wire import Statistics, from_plain
+from firedex.wire import Statistics, from_plain, to_plain
 
 NARROW = site(bandwidth_bits_per_second=80_000)
 RATES = {"smoke/1": 12.0, "camera/1": 60.0, "heat/1": 30.0}
@@ -247,10 +248,43 @@ def test_a_drift_makes_a_plan_by_itself(client: Client) -> None:
     )
     client.register(publisher("p0", {"smoke/1": 5.0, "camera/1": 5.0}))
     before = client.register(subscriber("crew", {"smoke/1": 9.0, "camera/1": 1.0})).json
-    began = time.monotonic()
     client.ask("POST", "/v1/statistics", [report(0, {"camera/1": (5000, 500_000)})])
     wait_until(
         lambda: client.get("/v1/configuration").json["version"] > before["version"], "a new plan"
     )
     assert "camera/1" in client.get("/v1/configurations").json[0]["reason"]
-    assert time.monotonic() - began < 15
+
+
+def test_what_is_no_longer_measured_falls_back_once_and_by_itself(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reports, nobody changes anything: the clock alone brings the declared rates back."""
+    client.ask("PUT", "/v1/network?wait_seconds=20", to_plain(NARROW.network))
+    client.register(publisher("p0", RATES))
+    first = client.register(subscriber("crew", {"+/1": 9.0, "smoke/1": 20.0})).json
+    client.ask("POST", "/v1/statistics", [report(0, {"camera/1": (5000, 500_000)})])
+    wait_until(lambda: version(client) > first["version"], "the measured rate is planned with")
+    monkeypatch.setattr("firedex.service.planning_scenario.STALE_SECONDS", 0.0)
+    measured = version(client)
+    wait_until(lambda: version(client) > measured, "the declared one is")
+    assert flows(client.get("/v1/configuration").json) == flows(first)
+
+
+def version(client: Client) -> int:
+    return int(client.get("/v1/status").json["in_force_version"])
+
+
+def flows(configuration: Any) -> dict[str, Any]:
+    return {n: f["drop_rate"] for f in configuration["flows"] for n in f["filters"]}
+
+
+def test_stale_measurements_are_no_drift_over_and_over() -> None:
+    state = SiteState(measured={"a": seen(20.0, 30)})
+    measured = Basis({"a": BasisRate(rate_per_second=20.0)})
+    now = 300.0
+    assert drifted_topics(NARROW, state, Basis({}), now) == ["a"]
+    assert drifted_topics(NARROW, state, measured, now) == []
+    late = now + STALE_SECONDS
+    assert drifted_topics(NARROW, state, measured, late) == ["a"], "it falls back"
+    assert drifted_topics(NARROW, state, Basis({}), late) == [], "and that was that"
+    assert drifted_topics(NARROW, SiteState(), measured, late) == ["a"], "also when forgotten"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service_site import Client, publisher, serving, subscriber
+from service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subscriber
 
 from firedex.service.openapi import openapi_document
 from firedex.service.web import ENDPOINTS
@@ -19,7 +19,7 @@ ENDLESS = "/v1/events"
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     folder: Path = tmp_path_factory.mktemp("openapi")
-    with serving(folder / "s.sqlite", open_to_all=False, request_rate=None) as running:
+    with serving(folder / "s.sqlite", **TOKENS_WITHOUT_LIMITS) as running:
         token = running.service.tokens.create("chief", "command")
         client = Client(running.url, token)
         client.register(publisher("p0", {"smoke/1": 1.0}))

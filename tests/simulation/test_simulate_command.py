@@ -35,7 +35,7 @@ def test_json_has_the_promised_fields() -> None:
     result = run("simulate", HIGH_RISE, *SHORT, "--json")
     assert result.exit_code == 0
     report = from_json(SimulationReport, result.stdout)
-    assert len(report.subscriptions) == 29
+    assert len(report.subscriptions) == 32
     plain = json.loads(result.stdout)
     for key in ("subscriptions", "classes", "switches", "utility", "achieved_utility_rate"):
         assert key in plain

@@ -12,6 +12,7 @@ from firedex_controller.agent.errors import (
     NoSuchPort,
     QueuesNotApplied,
 )
+from firedex_controller.agent.tree_changes import burst_bytes
 
 __all__ = [
     "AgentClient",
@@ -21,4 +22,5 @@ __all__ = [
     "CannotShape",
     "NoSuchPort",
     "QueuesNotApplied",
+    "burst_bytes",
 ]

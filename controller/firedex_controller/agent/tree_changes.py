@@ -16,7 +16,7 @@ from firedex_controller.agent.port_tree import (
     leaf_handle,
 )
 
-__all__ = ["Command", "commands_to_clear", "commands_to_shape", "quoted"]
+__all__ = ["Command", "burst_bytes", "commands_to_clear", "commands_to_shape", "quoted"]
 
 Command = tuple[str, ...]
 """The words of one command; the first is the tool, ``ovs-vsctl`` or ``tc``."""
@@ -25,6 +25,7 @@ LEAF_KIND = "pfifo_head_drop"  # refusing the newest makes Open vSwitch discard 
 OVS_QUEUE_0 = 1  # the class that Open vSwitch adds where nobody asked for a queue 0
 ETHERNET_AND_TAGS = 64
 BURST_SECONDS = 0.00025
+USUAL_MTU = 1500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +231,13 @@ def _new_tree(place: _Place, meant: PortTree) -> list[Command]:
     return commands
 
 
+def burst_bytes(bits_per_second: float, mtu: int = USUAL_MTU) -> int:
+    """What a port of this rate lets pass at once: a packet, or what a timer's tick lasts for."""
+    return max(mtu + ETHERNET_AND_TAGS, round(bits_per_second / 8 * BURST_SECONDS))
+
+
 def _class(verb: str, name: str, made: TcClass, meant: PortTree, mtu: int) -> Command:
-    burst = str(max(mtu + ETHERNET_AND_TAGS, round(meant.rate / 8 * BURST_SECONDS)))
+    burst = str(burst_bytes(meant.rate, mtu))
     parent = f"1:{made.parent:x}" if made.parent else "1:"
     words = ["tc", "class", verb, "dev", name, "parent", parent, "classid", f"1:{made.minor:x}"]
     words += ["htb"] if made.prio is None else ["htb", "prio", str(made.prio)]

@@ -1,0 +1,40 @@
+"""What hosts, broker and switch take by themselves, from probes on the idle network. Pure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from firedex.wire import Scenario
+from firedex_emulation.emulated_propagation import (
+    propagation_from_publishers,
+    propagation_to_subscribers,
+)
+from firedex_emulation.idle_network import idle_link_seconds
+
+__all__ = ["Arrival", "host_seconds"]
+
+Arrival = tuple[str, str, float | None, float]
+"""Subscriber, topic, when it was published (if it says so) and when it was received."""
+
+
+def host_seconds(scenario: Scenario, arrivals: Sequence[Arrival], began_at: float) -> float:
+    """The median of what arrived before the traffic ``began``, less what the links take."""
+    down = propagation_to_subscribers(scenario)
+    up = _propagation_of_topics(scenario)
+    links = {topic.name: idle_link_seconds(scenario, topic) for topic in scenario.topics}
+    probes = [
+        received - published - down[subscriber] - up.get(topic, 0.0) - links.get(topic, 0.0)
+        for subscriber, topic, published, received in arrivals
+        if published is not None and published < began_at
+    ]
+    return max(float(np.median(probes)), 0.0) if probes else 0.0
+
+
+def _propagation_of_topics(scenario: Scenario) -> dict[str, float]:
+    """From who publishes a topic to the broker; the mean, where several do."""
+    of_publisher = propagation_from_publishers(scenario)
+    found: dict[str, list[float]] = {}
+    for publisher in scenario.publishers:
+        for publication in publisher.publications:
+            found.setdefault(publication.topic, []).append(of_publisher[publisher.id])
+    return {topic: sum(seconds) / len(seconds) for topic, seconds in found.items()}

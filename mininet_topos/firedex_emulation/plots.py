@@ -1,0 +1,117 @@
+"""Pictures of a run: classes, time, subscriptions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from firedex_emulation.measurement import WayMeasurement
+from firedex_emulation.ways import TITLES
+
+__all__ = ["plot_classes", "plot_over_time", "plot_subscriptions"]
+
+COLOURS = mpl.colormaps["viridis"]
+WAY_COLOURS = {"none": "#888888", "priority": "#d08700", "firedex": "#0b6e4f"}
+LEAST_SECONDS = 1e-4
+
+
+def plot_classes(measured: Sequence[WayMeasurement], folder: Path) -> Path:
+    """Delay and success of each class in each way: bars measured, marks predicted."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    delay, success = figure.subplots(1, 2)
+    width = 0.8 / max(len(measured), 1)
+    for number, way in enumerate(measured):
+        at = np.array([row.priority for row in way.classes]) + (number - len(measured) / 2) * width
+        colour = WAY_COLOURS[way.way]
+        delay.bar(
+            at,
+            [row.delay_mean_seconds or np.nan for row in way.classes],
+            width,
+            align="edge",
+            color=colour,
+            label=TITLES[way.way],
+            yerr=[row.delay_half_width_seconds or 0.0 for row in way.classes],
+        )
+        predicted = [row.delay_mean_predicted_seconds or np.nan for row in way.classes]
+        delay.plot(at + width / 2, predicted, "k_", markersize=9)
+        success.bar(
+            at,
+            [row.success_measured for row in way.classes],
+            width,
+            align="edge",
+            color=colour,
+            label=TITLES[way.way],
+        )
+        success.plot(at + width / 2, [row.success_predicted or np.nan for row in way.classes], "k_")
+    delay.set(yscale="log", xlabel="class (0 is the highest)", ylabel="mean delay, seconds")
+    success.set(xlabel="class (0 is the highest)", ylabel="delivered", ylim=(0, 1.05))
+    success.legend(title="bars measured, marks predicted", fontsize="small")
+    return _saved(figure, folder / "classes.svg")
+
+
+def plot_over_time(way: WayMeasurement, folder: Path) -> Path:
+    """Delay and success of each class second by second, with the changes marked."""
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    delay, success = figure.subplots(2, 1, sharex=True)
+    classes = sorted({row.priority for row in way.by_second})
+    for priority in classes:
+        rows = [row for row in way.by_second if row.priority == priority]
+        colour = COLOURS(priority / max(max(classes), 1))
+        seconds = [row.second for row in rows]
+        values = [row.delay_mean_seconds or np.nan for row in rows]
+        delay.plot(seconds, values, color=colour, label=f"class {priority}")
+        success.plot(seconds, [row.delivered / row.sent for row in rows], color=colour)
+    for change in way.reconfigurations:
+        for panel in (delay, success):
+            panel.axvline(change.at_seconds, color="#c00", linewidth=0.6, alpha=0.6)
+        if change.kind not in ("join", "leave"):
+            _named(delay, change.at_seconds, change.what)
+    delay.set(yscale="log", ylabel="mean delay, seconds", title=TITLES[way.way])
+    success.set(xlabel="seconds into the run", ylabel="delivered", ylim=(0, 1.05))
+    delay.legend(fontsize="x-small", ncols=4)
+    return _saved(figure, folder / f"over-time-{way.way}.svg")
+
+
+def _named(panel: Any, at: float, text: str) -> None:
+    panel.annotate(
+        text,
+        (at, 1.0),
+        xycoords=("data", "axes fraction"),
+        rotation=90,
+        fontsize="x-small",
+        ha="right",
+        va="top",
+        color="#c00",
+    )
+
+
+def plot_subscriptions(measured: Sequence[WayMeasurement], folder: Path) -> Path:
+    """Mean delays of all subscriptions, measured against predicted."""
+    figure = Figure(figsize=(6, 5), layout="constrained")
+    panel = figure.subplots()
+    largest, least = 1.0, LEAST_SECONDS
+    for way in measured:
+        pairs = [
+            (row.delay_mean_predicted_seconds, row.delay_mean_seconds)
+            for row in way.subscriptions
+            if row.delay_mean_predicted_seconds and row.delay_mean_seconds
+        ]
+        if pairs:
+            x, y = zip(*pairs, strict=True)
+            panel.plot(x, y, "o", color=WAY_COLOURS[way.way], label=TITLES[way.way], alpha=0.7)
+            largest, least = max(largest, *x, *y), min(*x, *y, largest)
+    span = np.array([least, largest])
+    panel.plot(span, span, "k-", linewidth=0.8)
+    panel.fill_between(span, span / 1.2, span * 1.2, color="#888", alpha=0.2)
+    panel.set(xscale="log", yscale="log", xlabel="predicted, seconds", ylabel="measured, seconds")
+    panel.legend(fontsize="small", title="band: within 20 %")
+    return _saved(figure, folder / "subscriptions.svg")
+
+
+def _saved(figure: Figure, path: Path) -> Path:
+    figure.savefig(path)
+    figure.savefig(path.with_suffix(".png"), dpi=120)
+    return path
