@@ -7,7 +7,7 @@ import click
 
 from firedex.service.service_caller import ServiceCaller, service_options
 from firedex.wire import InvalidValue, from_json, to_plain
-from firedex.wire.service_api import PhaseProfile
+from firedex.wire.incident import PhaseProfile
 
 __all__ = ["profiles"]
 

@@ -15,7 +15,7 @@ import yaml
 from firedex.cli.options import SEED, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import fail
 from firedex.wire import WireError, from_json
-from firedex.wire.service_api import PhaseProfile
+from firedex.wire.incident import PhaseProfile
 from firedex_models import ModelError
 from firedex_spark.arrange_records import arrange_records
 from firedex_spark.calibrate import calibrate

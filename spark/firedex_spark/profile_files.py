@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firedex.wire import LogUtility
-from firedex.wire.incident import ProfileRule
-from firedex.wire.service_api import PhaseProfile
+from firedex.wire.incident import PhaseProfile, ProfileRule
 from firedex_spark.role_worth import LearntWorth
 
 __all__ = ["ProfileChange", "changes_of", "profiles_of"]

@@ -9,8 +9,7 @@ from service_site import Client, publisher, subscriber
 from firedex.service.profiles_command import profiles
 from firedex.service.running import RunningService
 from firedex.wire import LogUtility, to_plain
-from firedex.wire.incident import ProfileRule
-from firedex.wire.service_api import PhaseProfile
+from firedex.wire.incident import PhaseProfile, ProfileRule
 
 LEARNT = PhaseProfile(
     phase="overhaul",
