@@ -20,7 +20,7 @@ demo: setup ## A high-rise fire, planned and run in three ways, measured beside 
 	@$(BIN)/firedex emulate builtin:high-rise --duration 20 --embedded-if-needed --out out/demo
 
 test: setup ## Run the tests (under 20 minutes)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not long" --ignore tests/emulation
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long" --ignore tests/emulation
 	$(BIN)/python -m pytest -m "not long" tests/emulation
 
 test-long: setup ## Run the statistical and endurance bars at full length
