@@ -3,7 +3,6 @@
 import json
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -110,20 +109,20 @@ def emulate(
     if out is not None:
         _make_folder(out)
     try:
-        with _folder(out) as folder, _orderly_end(), Console(stderr=True).status("…") as status:
+        with _orderly_end(), Console(stderr=True).status("…") as status:
             orders = EmulationOrders(
                 scenario=read_scenario(scenario),
                 ways=ways,
                 framework=framework or ("ryu" if find_spec("ryu") else "os-ken"),
                 seconds=duration,
                 seed=seed,
-                folder=folder,
+                folder=out,
                 topology=topology,
                 transport=transport,
                 embedded=embedded or (embedded_if_needed and _has_no_switches()),
             )
             measured = _run(orders, status.update)
-            written = write_report(orders, measured) if out is not None else []
+            written = write_report(orders, measured, out) if out is not None else []
     except KeyboardInterrupt:
         click.echo("firedex: interrupted; nothing of the emulation is left", err=True)
         sys.exit(INTERRUPTED)
@@ -166,16 +165,6 @@ def _has_no_switches() -> bool:
 
 def _tell(said: str) -> None:
     click.echo(f"firedex: {said}", err=True)
-
-
-@contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """Where files go: the folder that was asked for, or one that goes away."""
-    if out is not None:
-        yield out
-        return
-    with tempfile.TemporaryDirectory(prefix="firedex-emulation-") as folder:
-        yield Path(folder)
 
 
 def _make_folder(out: Path) -> None:

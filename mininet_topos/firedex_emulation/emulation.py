@@ -23,7 +23,7 @@ def emulate_ways(
     report: Callable[[str], None] = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[WayMeasurement]:
-    """Run each way; observations and delivery records stay in the folder.
+    """Run each way; observations and delivery records stay in the folder, if one was asked for.
 
     ``report`` hears what is going on, ``tell`` what should be remembered.
     """
@@ -32,11 +32,11 @@ def emulate_ways(
     check_requirements()
     measured = []
     with RunJournal(tell) as journal:
+        folder = orders.folder.resolve() if orders.folder else journal.make_folder()
         for number, way in enumerate(orders.ways, 1):
             scenario = orders.as_run(way)
             title = f"{number}/{len(orders.ways)} {TITLES[way]}, {plan.topology}"
             report(f"{title}: building the network")
-            folder = orders.folder.resolve()
             (folder / "scenario.json").write_text(to_json(scenario))
             run = RunOrders(
                 way=way,

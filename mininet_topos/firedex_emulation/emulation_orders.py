@@ -24,7 +24,7 @@ class EmulationOrders:
     framework: str
     seconds: float
     seed: int
-    folder: Path
+    folder: Path | None = None
     topology: str | None = None
     transport: Transport | None = None
     embedded: bool = False

@@ -60,9 +60,10 @@ class _Pages:
         self.html.append(f"<img src='{html.escape(path.name)}' alt='{html.escape(text)}'>")
 
 
-def write_report(orders: EmulationOrders, measured: Sequence[WayMeasurement]) -> list[Path]:
+def write_report(
+    orders: EmulationOrders, measured: Sequence[WayMeasurement], folder: Path
+) -> list[Path]:
     """The report and its plots, beside the delivery records; what was written, the page first."""
-    folder = orders.folder
     pages = _Pages(f"{orders.scenario.name}: measured beside predicted")
     _introduction(pages, orders, measured)
     written = [plot_classes(measured, folder), plot_subscriptions(measured, folder)]

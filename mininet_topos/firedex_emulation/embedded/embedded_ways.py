@@ -1,6 +1,8 @@
 """All ways of a scenario on loopback, one after the other, each measured."""
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from firedex_emulation.choreography import conduct
 from firedex_emulation.embedded.loopback_stage import LoopbackStage, check_embedded
@@ -15,9 +17,17 @@ __all__ = ["run_embedded"]
 def run_embedded(
     orders: EmulationOrders, report: Callable[[str], None] = lambda _: None
 ) -> list[WayMeasurement]:
-    """Run each way; observations and delivery records stay in the folder."""
+    """Run each way; observations and delivery records stay in the folder, if one was asked for."""
     check_embedded(orders.scenario)
-    folder = orders.folder.resolve()
+    if orders.folder is not None:
+        return _run_in(orders.folder.resolve(), orders, report)
+    with tempfile.TemporaryDirectory(prefix="firedex-emulation-") as folder:
+        return _run_in(Path(folder), orders, report)
+
+
+def _run_in(
+    folder: Path, orders: EmulationOrders, report: Callable[[str], None]
+) -> list[WayMeasurement]:
     measured = []
     for number, way in enumerate(orders.ways, 1):
         scenario = orders.as_run(way)
