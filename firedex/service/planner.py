@@ -210,6 +210,9 @@ class Planner:
                 # It may have arrived all the same, and only the answer was lost.
                 self._again = True
                 raise
+            except (WireError, ValueError) as error:
+                self.store.fail(version, str(error))
+                raise
         pushed = time.perf_counter() - began
         document = planned.document(version, datetime.now(UTC), reason)
         since = self.store.activate(version, document, basis, pushed)

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from service_site import Client, publisher, serving, site, subscriber
+import pytest
+from service_site import Client, publisher, serving, site, subscriber, wait_until
 
+from firedex.service import desired_network
 from firedex.wire import to_plain
 
 
@@ -64,3 +66,24 @@ def test_a_subscriber_that_no_link_reaches_is_refused_and_so_is_cutting_one_off(
         there["subscriber"]["switch"] = "roof"
         assert client.register(there).status == 200
         assert client.ask("PUT", "/v1/network", {**linked, "links": []}).status == 409
+
+
+@pytest.mark.parametrize(("rate", "event_bytes"), [(1e15, 100), (1e12, 268_000_000)])
+def test_a_rate_beyond_what_a_meter_can_have_comes_into_force(
+    client: Client, rate: float, event_bytes: int
+) -> None:
+    client.register(subscriber("crew", {"#": 1.0}, qos=1))
+    assert client.register(publisher("liar", {"evil": rate}, event_bytes)).status == 200
+    assert client.get("/v1/ready").status == 200
+
+
+def test_what_the_controller_cannot_be_asked_for_is_kept_as_failed(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desired_network, "BUFFER_PACKETS", 0)
+    assert client.register(subscriber("crew", {"smoke": 1.0}), wait=0).status == 202
+    wait_until(lambda: client.get("/v1/status").json["trouble"] is not None, "it is tried")
+    wait_until(
+        lambda: client.get("/v1/configurations").json[-1]["state"] == "failed", "and has failed"
+    )
+    assert "limit_packets" in client.get("/v1/configurations").json[-1]["error"]
