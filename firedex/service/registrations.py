@@ -48,6 +48,7 @@ class Limits:
     parties: int = 10_000
     subscriptions_each: int = 2_000
     publications_each: int = 5_000
+    events_per_second_each: float = 1e6
     topics_each: int = 5_000
     topics: int = 50_000
 
@@ -263,6 +264,12 @@ class Registrations:
         names = [p.topic for p in publisher.publications]
         if len(names) > self._limits.publications_each:
             raise Conflict(f"at most {self._limits.publications_each} publications each")
+        rate = sum(p.rate_per_second for p in publisher.publications)
+        if rate > self._limits.events_per_second_each:
+            raise Conflict(
+                f"{rate:g} events per second are declared; at most "
+                f"{self._limits.events_per_second_each:g} each may be"
+            )
         doubled = _doubled(names)
         if doubled:
             raise Conflict(f"published twice: {', '.join(doubled[:5])}; add the rates")

@@ -1,11 +1,13 @@
 """Whatever one party registers or sends, the others have a plan."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from service_site import Client, publisher, serving, site, subscriber, wait_until
 
 from firedex.service import desired_network
+from firedex.service.registrations import Limits
 from firedex.wire import to_plain
 
 
@@ -70,11 +72,19 @@ def test_a_subscriber_that_no_link_reaches_is_refused_and_so_is_cutting_one_off(
 
 @pytest.mark.parametrize(("rate", "event_bytes"), [(1e15, 100), (1e12, 268_000_000)])
 def test_a_rate_beyond_what_a_meter_can_have_comes_into_force(
-    client: Client, rate: float, event_bytes: int
+    tmp_path: Path, controller_url: str, rate: float, event_bytes: int
 ) -> None:
-    client.register(subscriber("crew", {"#": 1.0}, qos=1))
-    assert client.register(publisher("liar", {"evil": rate}, event_bytes)).status == 200
-    assert client.get("/v1/ready").status == 200
+    limits = Limits(events_per_second_each=rate)
+    with serving(tmp_path / "s.sqlite", controller=controller_url, limits=limits) as running:
+        client = Client(running.url)
+        client.register(subscriber("crew", {"#": 1.0}, qos=1))
+        assert client.register(publisher("liar", {"evil": rate}, event_bytes)).status == 200
+        assert client.get("/v1/ready").status == 200
+
+
+def test_a_rate_beyond_reason_is_refused(client: Client) -> None:
+    refused = client.register(publisher("liar", {"evil/1": 6e5, "evil/2": 6e5}), wait=0)
+    assert (refused.status, "1.2e+06 events per second" in refused.json["error"]) == (409, True)
 
 
 def test_what_the_controller_cannot_be_asked_for_is_kept_as_failed(
