@@ -94,6 +94,8 @@ class ReportStore:
             len(str(row["body"])) > MOST_CHARACTERS_OF_A_PARTY for row in rows
         ):
             raise TooLarge(f"a report has at most {MOST_CHARACTERS_OF_A_PARTY} characters")
+        if party is not None:
+            rows = rows[-MOST_OF_A_PARTY:]
         windows: dict[str, Window] = {}
         with self._database.writing() as connection:
             if rows:
@@ -102,10 +104,12 @@ class ReportStore:
                 windows = self._measure(connection, reports, now)
             else:
                 _make_room_of(connection, party)
-            newest = connection.execute(select(func.max(tables.statistic.c.number))).scalar() or 0
             column = tables.statistic.c
+            # By place, not by number: numbers are used up by what a party's room was too small for.
+            last_kept = select(column.number).order_by(column.number.desc())
+            last_kept = last_kept.offset(MOST_STATISTICS - 1).limit(1)
             for too_old in (
-                column.number <= newest - MOST_STATISTICS,
+                column.number < last_kept.scalar_subquery(),
                 column.at_seconds < now - KEPT_SECONDS,
             ):
                 connection.execute(delete(tables.statistic).where(too_old))
@@ -181,7 +185,8 @@ class ReportStore:
             known = connection.execute(
                 select(part.party).where(part.part == heartbeat.part)
             ).one_or_none()
-            if party is not None and known is not None and known.party not in (None, party):
+            own = party in (None, heartbeat.part)  # whoever else has spoken for it
+            if not own and known is not None and known.party not in (None, party):
                 raise NotYours(f"the part {heartbeat.part!r} is another party's")
             connection.execute(delete(tables.heartbeat).where(part.part == heartbeat.part))
             if party is not None:

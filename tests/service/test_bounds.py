@@ -17,6 +17,7 @@ from test_measured_rates import report
 
 from firedex.service import event_streams, report_store, server, tables
 from firedex.service.core import Event
+from firedex.service.database import Database
 from firedex.service.event_streams import EventStreams, Listener
 from firedex.service.offered_rates import OfferedRate
 from firedex.service.planning_scenario import STALE_SECONDS
@@ -162,6 +163,21 @@ def test_a_party_s_statistics_make_room_for_its_own_alone(
     assert guarded.crew.ask("POST", "/v1/statistics", [longer]).status == 413
 
 
+def test_who_reports_much_does_not_use_up_the_room_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_store, "MOST_OF_A_PARTY", 2)
+    monkeypatch.setattr(report_store, "MOST_STATISTICS", 5)
+    database = Database(str(tmp_path / "s.sqlite"))
+    store = ReportStore(database)
+    store.keep([from_plain(Statistics, own("other"))], party="other")
+    for _ in range(6):
+        store.keep([from_plain(Statistics, own("crew"))] * 20, party="crew")
+    kept = sorted(each.reporter for each in store.statistics(None, None, 100))
+    assert kept == ["crew", "crew", "other"]
+    database.close()
+
+
 def test_statistics_are_kept_for_a_day(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(state) as running:
         store = ReportStore(running.service.database)
@@ -199,7 +215,8 @@ def test_a_party_s_heartbeats_make_room_for_its_own_alone(
     parts = {kept["heartbeat"]["part"] for kept in guarded.chief.get("/v1/heartbeats").json}
     assert parts == {"gateway", "other", "crew.3", "crew.4", "crew.5"}
     deeper = guarded.running.service.tokens.create("deep", "subscriber", "crew.5", "crew")
-    assert beat(Client(guarded.running.url, deeper), "crew.5") == 403
+    assert beat(Client(guarded.running.url, deeper), "crew.5") == 202, "it is its own part"
+    assert beat(guarded.crew, "crew.5") == 403
 
 
 # -- streams -----------------------------------------------------------------------------------
