@@ -1,7 +1,7 @@
 """Publishers and subscribers in the state: put, change in part, remove, each under conditions."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from firedex.service import tables
 from firedex.service.change_ledger import Entry
 from firedex.service.errors import Changed, Conflict, PortsExhausted, Unknown
+from firedex.service.planning_scenario import UNREGISTERED
 from firedex.service.site_plan import FIRST_PORT, LAST_PORT
 from firedex.wire import (
     Network,
@@ -24,6 +25,7 @@ from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
 
 __all__ = ["Condition", "Limits", "Registrations"]
 
+Check = Callable[[SubscriberRegistration], None]
 Kept = PublisherRegistration | SubscriberRegistration
 PUBLISHER, SUBSCRIBER = "publisher", "subscriber"
 AT_ONCE = 5_000
@@ -106,6 +108,9 @@ class Registrations:
         )
         if found.rowcount == 0:
             raise Unknown(f"there is no {kind} {identifier!r}")
+        for publisher in self._site.publishers:
+            if kind == PUBLISHER and publisher.id == identifier:
+                self._check_place(connection, publisher.switch)  # the site's own is back
         return Entry(action="remove", subject=f"{kind} {identifier}")
 
     def put_subscriptions(
@@ -115,9 +120,11 @@ class Registrations:
         identifier: str,
         wanted: Iterable[Subscription],
         condition: Condition,
+        check: Check = lambda _: None,
     ) -> Entry:
-        """Add subscriptions, or change those of the same filter."""
+        """Add subscriptions, or change those of the same filter; ``check`` sees what is there."""
         registration = self._subscriber(connection, identifier, condition)
+        check(registration)
         subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
         coming = list(wanted)
         subscriptions.update({s.filter: s for s in coming})
@@ -138,9 +145,11 @@ class Registrations:
         identifier: str,
         filters: Iterable[str],
         condition: Condition,
+        check: Check = lambda _: None,
     ) -> Entry:
-        """Remove the subscriptions to ``filters``."""
+        """Remove the subscriptions to ``filters``; ``check`` sees what is there."""
         registration = self._subscriber(connection, identifier, condition)
+        check(registration)
         subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
         names = list(filters)
         for name in names:
@@ -261,6 +270,10 @@ class Registrations:
 
     def _check_publisher(self, connection: Connection, registration: PublisherRegistration) -> None:
         publisher = registration.publisher
+        if publisher.id == UNREGISTERED:
+            raise Conflict(
+                f"{UNREGISTERED!r} stands for all who have not registered; choose another"
+            )
         names = [p.topic for p in publisher.publications]
         if len(names) > self._limits.publications_each:
             raise Conflict(f"at most {self._limits.publications_each} publications each")
