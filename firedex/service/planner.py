@@ -118,7 +118,7 @@ class Planner:
         return self._again
 
     def has_news(self) -> bool:
-        """Whether there is a change that was not looked at: another service on the state made it."""
+        """Whether there is a change that was not looked at: of another service on the state."""
         with self._database.reading() as connection:
             return last_change(connection) > self._seen_change
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from firedex.service import tables
-from firedex.service.change_ledger import Entry
+from firedex.service.change_ledger import Done, Entry
 from firedex.service.errors import Changed, Conflict, PortsExhausted, Unknown
 from firedex.service.planning_scenario import UNREGISTERED
 from firedex.service.site_plan import FIRST_PORT, LAST_PORT
@@ -67,9 +67,12 @@ class Registrations:
         number: int,
         registration: SubscriberRegistration,
         condition: Condition,
-    ) -> Entry:
+    ) -> Entry | Done:
         """Keep a subscriber with all it wants; replaces what it had."""
         subscriber = registration.subscriber
+        same = self._same(connection, SUBSCRIBER, subscriber.id, registration, condition)
+        if same is not None:
+            return same
         self._check_subscriber(connection, registration)
         self._check_ports(connection, registration)
         self._put(connection, number, SUBSCRIBER, subscriber.id, registration, condition)
@@ -85,9 +88,12 @@ class Registrations:
         number: int,
         registration: PublisherRegistration,
         condition: Condition,
-    ) -> Entry:
+    ) -> Entry | Done:
         """Keep a publisher and the topics that it is the first to declare."""
         publisher = registration.publisher
+        same = self._same(connection, PUBLISHER, publisher.id, registration, condition)
+        if same is not None and not _inherited(connection, registration):
+            return same
         self._check_publisher(connection, registration)
         self._put(connection, number, PUBLISHER, publisher.id, registration, condition)
         self._declare(connection, number, registration)
@@ -121,7 +127,7 @@ class Registrations:
         wanted: Iterable[Subscription],
         condition: Condition,
         check: Check = lambda _: None,
-    ) -> Entry:
+    ) -> Entry | Done:
         """Add subscriptions, or change those of the same filter; ``check`` sees what is there."""
         registration = self._subscriber(connection, identifier, condition)
         check(registration)
@@ -131,7 +137,9 @@ class Registrations:
         if len({s.filter for s in coming}) < len(coming):
             raise Conflict("a filter is there twice; give each once")
         changed = _with_subscriptions(registration, subscriptions.values())
-        self.put_subscriber(connection, number, changed, condition)
+        made = self.put_subscriber(connection, number, changed, condition)
+        if isinstance(made, Done):
+            return made
         return Entry(
             action="subscribe",
             subject=f"subscriber {identifier}",
@@ -146,7 +154,7 @@ class Registrations:
         filters: Iterable[str],
         condition: Condition,
         check: Check = lambda _: None,
-    ) -> Entry:
+    ) -> Entry | Done:
         """Remove the subscriptions to ``filters``; ``check`` sees what is there."""
         registration = self._subscriber(connection, identifier, condition)
         check(registration)
@@ -156,7 +164,9 @@ class Registrations:
             if subscriptions.pop(name, None) is None:
                 raise Unknown(f"{identifier!r} has no subscription to {name!r}")
         changed = _with_subscriptions(registration, subscriptions.values())
-        self.put_subscriber(connection, number, changed, condition)
+        made = self.put_subscriber(connection, number, changed, condition)
+        if isinstance(made, Done):
+            return made
         return Entry(
             action="unsubscribe", subject=f"subscriber {identifier}", detail={"filters": names[:50]}
         )
@@ -187,6 +197,21 @@ class Registrations:
         if condition.revision is not None and (row is None or row[1] != condition.revision):
             now = "is not there" if row is None else f"has revision {row[1]}"
             raise Changed(f"{kind} {identifier!r} {now}, not {condition.revision}")
+
+    def _same(
+        self,
+        connection: Connection,
+        kind: str,
+        identifier: str,
+        registration: Kept,
+        condition: Condition,
+    ) -> Done | None:
+        """The change that registered the very same, if that is what is there."""
+        row = self._row(connection, kind, identifier)
+        self._meets(row, kind, identifier, condition)
+        if row is None or row[0] != to_json(registration):
+            return None
+        return Done(row[1], repeated=True)
 
     def _put(
         self,
@@ -317,12 +342,12 @@ class Registrations:
         """Who is first defines a topic, and after it is gone the next who declares it."""
         name = registration.publisher.id
         known = _declarers(connection, [topic.name for topic in registration.topics])
-        gone = set(known.values()) - _registered(connection, set(known.values()))
+        inherited = _inherited(connection, registration)
         for topic in registration.topics:
             row = {"body": to_json(topic), "declared_by": name, "change": number}
             if topic.name not in known:
                 connection.execute(insert(tables.topic).values(name=topic.name, **row))
-            elif known[topic.name] == name or known[topic.name] in gone:
+            elif known[topic.name] == name or topic.name in inherited:
                 where = tables.topic.c.name == topic.name
                 connection.execute(update(tables.topic).where(where).values(**row))
         self._check_topic_counts(connection, name)
@@ -350,6 +375,14 @@ def _declarers(connection: Connection, topics: list[str]) -> dict[str, str | Non
         )
         found |= {row.name: row.declared_by for row in connection.execute(chosen)}
     return found
+
+
+def _inherited(connection: Connection, registration: PublisherRegistration) -> set[str]:
+    """The topics of a registration whose definition has fallen to it: who gave it is gone."""
+    known = _declarers(connection, [topic.name for topic in registration.topics])
+    gone = set(known.values()) - _registered(connection, set(known.values()))
+    gone -= {registration.publisher.id}
+    return {name for name, by in known.items() if by in gone}
 
 
 def _registered(connection: Connection, publishers: set[str | None]) -> set[str | None]:
