@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from select import select as select_readable
 from typing import Any
 
 import pytest
@@ -318,6 +319,44 @@ def test_who_says_all_before_it_listens_is_refused_in_words(guarded: Guarded) ->
 def test_a_long_body_of_somebody_known_is_read(guarded: Guarded) -> None:
     body = " " * (3 * LARGEST_UNKNOWN_BODY_BYTES) + "[]"
     assert guarded.crew.ask("POST", "/v1/statistics", body).status == 202
+
+
+def test_a_body_that_never_ends_is_waited_for_only_so_long(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.05)
+    response = half_a_body(guarded.crew, 10).getresponse()
+    assert (response.status, response.headers["Connection"]) == (408, "close")
+
+
+def test_large_bodies_under_way_are_limited_for_each_token(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_LARGE_BODIES", 1)
+    monkeypatch.setattr(server, "DISCARD_SECONDS", 0.05)
+    size = LARGEST_UNKNOWN_BODY_BYTES + 1
+    both = [half_a_body(guarded.crew, size) for _ in range(2)]
+    readable, _, _ = select_readable([each.sock for each in both], [], [], 60)
+    (refused,) = (each for each in both if each.sock in readable)
+    assert refused.getresponse().status == 429
+    long = " " * size + "[]"
+    assert guarded.other.ask("POST", "/v1/statistics", long).status == 202
+    for each in both:
+        each.close()
+    wait_until(
+        lambda: guarded.crew.ask("POST", "/v1/statistics", long).status == 202, "room again"
+    )
+
+
+def half_a_body(client: Client, size: int) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection(client.host, client.port, timeout=60)
+    connection.putrequest("POST", "/v1/statistics")
+    connection.putheader("Authorization", f"Bearer {client.token}")
+    connection.putheader("Content-Length", str(2 * size))
+    connection.putheader("Content-Type", "application/json")
+    connection.endheaders()
+    connection.send(b" " * size)
+    return connection
 
 
 def test_a_state_that_is_away_at_the_door_is_said(
