@@ -61,7 +61,7 @@ class Database:
         try:
             self._engine = self._open()
             self._prepare(state, must_exist)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ValueError) as error:
             raise StateError(f"cannot use the state at {state}: {error}") from error
 
     def _prepare(self, state: str, must_exist: bool) -> None:

@@ -13,6 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from firedex.service.service_caller import ServiceCaller, service_options
+from firedex.wire import Configuration, Prediction
+from firedex.wire.incident import Incident
+from firedex.wire.service_api import ServiceStatus, WhatIfAnswer
 
 __all__ = ["incident", "status", "subscriptions", "what_if"]
 
@@ -35,7 +38,7 @@ def _show(data: object) -> None:
 @service_options
 def status(service: str, token: str | None, json: bool) -> None:
     """Show what is in force, what is pending, and what is wrong; exit code 1 if anything is."""
-    found = ServiceCaller(service, token).ask("GET", "/v1/status")
+    found = ServiceCaller(service, token).ask("GET", "/v1/status", of=ServiceStatus)
     if json:
         _show(found)
     else:
@@ -81,9 +84,10 @@ def subscriptions(subscriber: str | None, service: str, token: str | None, json:
     caller = ServiceCaller(service, token)
     if subscriber:
         path = f"/v1/subscribers/{quote(subscriber, safe='')}/configuration"
-        rows = caller.ask("GET", path)["prediction"]["subscriptions"]
+        prediction = caller.ask("GET", path, of=Configuration)["prediction"]
     else:
-        rows = caller.ask("GET", "/v1/predictions")["subscriptions"]
+        prediction = caller.ask("GET", "/v1/predictions", of=Prediction)
+    rows = prediction["subscriptions"] if prediction else []
     if json:
         _show(rows)
     else:
@@ -141,7 +145,7 @@ def what_if(
         asked["phase"] = phase
     if without:
         asked["without_subscribers"] = [*asked.get("without_subscribers", []), *without]
-    found = ServiceCaller(service, token).ask("POST", "/v1/what-if", asked)
+    found = ServiceCaller(service, token).ask("POST", "/v1/what-if", asked, of=WhatIfAnswer)
     if json:
         _show(found)
         return
@@ -205,7 +209,7 @@ def _changed(answer: dict[str, Any], json: bool, said: str) -> None:
     elif "version" in answer:
         click.echo(f"{said}; in force with configuration {answer['version']}")
     else:
-        click.echo(f"{said}; not in force yet (change {answer['change']})")
+        click.echo(f"{said}; not in force yet (change {answer.get('change')})")
 
 
 @incident.command("open", epilog='Example: firedex incident open "Tower fire" --phase size-up')
@@ -241,7 +245,7 @@ def close(service: str, token: str | None, json: bool) -> None:
 @service_options
 def show(service: str, token: str | None, json: bool) -> None:
     """Show the incident that is going on, or the last one."""
-    found = ServiceCaller(service, token).ask("GET", "/v1/incident")
+    found = ServiceCaller(service, token).ask("GET", "/v1/incident", of=Incident)
     if json:
         _show(found)
     else:

@@ -21,7 +21,7 @@ def profiles() -> None:
 @service_options
 def show(service: str, token: str | None, json: bool) -> None:
     """Show the profiles of all phases."""
-    found = ServiceCaller(service, token).ask("GET", "/v1/profiles")
+    found = ServiceCaller(service, token).ask("GET", "/v1/profiles", of=tuple[PhaseProfile, ...])
     if json:
         click.echo(json_text.dumps(found, indent=2))
         return

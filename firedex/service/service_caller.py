@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from firedex.command_options import HTTP_OR_HTTPS_URL
+from firedex.wire import InvalidValue, from_json
 
 __all__ = ["ServiceCaller", "service_options"]
 
@@ -25,8 +26,19 @@ class ServiceCaller:
     url: str
     token: str | None
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The JSON of an answer; whatever else it is ends the command with the reason."""
+    def ask(self, method: str, path: str, body: object = None, *, of: Any = dict[str, Any]) -> Any:
+        """The JSON of an answer that is one ``of``; whatever else it is ends the command with the
+        reason.
+        """
+        answer = self._ask(method, path, body)
+        try:
+            from_json(of, answer, tolerant=True)
+        except InvalidValue as error:
+            said = str(error).splitlines()[0][:200]
+            raise click.ClickException(f"{self.url} answers unlike the service: {said}") from error
+        return json.loads(answer)
+
+    def _ask(self, method: str, path: str, body: object) -> bytes:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -36,7 +48,8 @@ class ServiceCaller:
                 self.url.rstrip("/") + path, data, headers, method=method
             )
             with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
-                return json.loads(answer.read())
+                said: bytes = answer.read()
+                return said
         except urllib.error.HTTPError as error:
             raise click.ClickException(_reason(error)) from error
         except (OSError, ValueError, http.client.HTTPException) as error:

@@ -343,9 +343,7 @@ def test_large_bodies_under_way_are_limited_for_each_token(
     assert guarded.other.ask("POST", "/v1/statistics", long).status == 202
     for each in both:
         each.close()
-    wait_until(
-        lambda: guarded.crew.ask("POST", "/v1/statistics", long).status == 202, "room again"
-    )
+    wait_until(lambda: guarded.crew.ask("POST", "/v1/statistics", long).status == 202, "room again")
 
 
 def half_a_body(client: Client, size: int) -> http.client.HTTPConnection:

@@ -15,6 +15,7 @@ from service_site import Client, publisher, serving, subscriber, wait_until
 from firedex.service.command import serve
 from firedex.service.people_commands import incident, status, subscriptions, what_if
 from firedex.service.running import RunningService
+from firedex.service.service_caller import ServiceCaller
 from firedex.service.tokens_command import tokens
 
 SMOKE = publisher("p0", {"smoke/1": 10.0, "camera/1": 100.0})
@@ -117,6 +118,16 @@ def test_what_is_no_service_is_named() -> None:
         result = run(status, "--service", f"http://127.0.0.1:{port}")
         thread.join(20)
     assert (result.exit_code, "does not answer" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("command", [status, subscriptions])
+@pytest.mark.parametrize("said", [b"[1]", b"{}", b"7"])
+def test_an_answer_that_is_not_the_service_s_is_named(
+    command: click.Command, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServiceCaller, "_ask", lambda *_: said)
+    result = run(command)
+    assert (result.exit_code, "answers unlike the service" in result.output) == (1, True)
 
 
 def test_a_subscriber_of_any_name_is_asked_for(at: tuple[str, str]) -> None:
@@ -226,6 +237,7 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
         (("--key", __file__), "go together"),
         (("--gateway", "localhost:1884"), "IPv4"),
         (("--state", "/nowhere/at/all.sqlite", "--open"), "cannot use the state"),
+        (("--state", "postgresql://u@h:notaport/x", "--open"), "cannot use the state"),
         (("--state", "mysql://root@localhost/firedex", "--open"), "mysql:// is no state"),
     ],
 )
