@@ -32,9 +32,10 @@ from firedex.service.registrations import Limits, Registrations
 from firedex.service.request_limits import RequestLimits, RequestRate
 from firedex.service.state_reader import StateReader, setting
 from firedex.service.tokens import ANYONE, Identity, Tokens
+from firedex.service.topic_view import topic_states
 from firedex.wire import Scenario
 from firedex.wire.incident import Incident
-from firedex.wire.service_api import PushTrouble, ServiceStatus
+from firedex.wire.service_api import PushTrouble, ServiceStatus, TopicState
 
 __all__ = ["ConfigurationService", "Event", "PlannerHandle", "ServiceOptions"]
 
@@ -89,6 +90,7 @@ class ConfigurationService:
         self.tokens = Tokens(database)
         self.request_limits = RequestLimits(None if options.open_to_all else options.request_rate)
         self._doorkeeper = Doorkeeper(self.tokens, RequestLimits(options.wrong_token_rate))
+        self._topic_reader, self._reading_topics = self.reader(), threading.Lock()
         self.planner: PlannerHandle | None = None
         self.planning = threading.Lock()
         self.event_streams = 0
@@ -188,6 +190,12 @@ class ConfigurationService:
     def reader(self) -> StateReader:
         """For reading the state once."""
         return StateReader(self.database, self.options.settings.default_budgets)
+
+    def topics(self) -> tuple[TopicState, ...]:
+        """All topics; what has not changed since they were asked for last is not read again."""
+        with self._reading_topics:
+            state = self._topic_reader.read_topics()
+        return topic_states(self.site, state)
 
     def not_ready(self) -> tuple[str, ...]:
         """Why the service cannot do its work; nothing if it can."""

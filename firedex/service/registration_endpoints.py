@@ -19,7 +19,6 @@ from firedex.service.endpoints import (
 )
 from firedex.service.errors import NotYours, Unknown
 from firedex.service.planning_scenario import in_phase
-from firedex.service.topic_view import topic_states
 from firedex.service.utility_budgets import claim, granted_share
 from firedex.wire import Configuration, PublisherRegistration, SubscriberRegistration, from_json
 from firedex.wire.incident import Claim
@@ -338,8 +337,7 @@ def get_subscriber_configuration(call: Call) -> Reply:
 @endpoint(ENDPOINTS, "GET", "/v1/topics", roles=ALL, answers={200: tuple[TopicState, ...]})
 def get_topics(call: Call) -> Reply:
     """All topics, with declared and measured rates."""
-    state = call.service.reader().read()
-    return Reply(value=topic_states(call.service.site, state))
+    return Reply(value=call.service.topics())
 
 
 @endpoint(ENDPOINTS, "GET", "/v1/claims", roles=STAFF, answers={200: tuple[Claim, ...]})

@@ -1,6 +1,6 @@
 """Reading the state: one moment of it, whole, for planning; rows that have not changed are kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address
 from typing import Any, TypeVar
 
@@ -72,6 +72,16 @@ class StateReader:
             priorities={each.switch: each.priorities for each in capabilities},
         )
 
+    def read_topics(self) -> SiteState:
+        """Topics, who publishes them and what was measured, and nothing else of the state."""
+        with self._database.reading() as connection:
+            return SiteState(
+                through_change=last_change(connection),
+                publishers=self._parties(connection, ("publisher",))["publisher"],
+                topics=self._topics(connection),
+                measured=self._measured(connection),
+            )
+
     def budgets(self) -> Budgets:
         """What roles may claim, and nothing else of the state."""
         with self._database.reading() as connection:
@@ -102,15 +112,21 @@ class StateReader:
             for row in connection.execute(select(tables.measured)).all()
         }
 
-    def _parties(self, connection: Connection) -> dict[str, dict[str, Any]]:
+    def _parties(
+        self, connection: Connection, kinds: Sequence[str] = tuple(KINDS)
+    ) -> dict[str, dict[str, Any]]:
         where = tables.registration.c
         rows = connection.execute(
-            select(where.kind, where.id, where.change).order_by(where.first_change)
+            select(where.kind, where.id, where.change)
+            .where(where.kind.in_(kinds))
+            .order_by(where.first_change)
         ).all()
         stale = [row for row in rows if self._parsed.get((row.kind, row.id), (0,))[0] != row.change]
         # Few that changed are fetched by name, many as a whole.
         if len(stale) > 50:
-            bodies = connection.execute(select(where.kind, where.id, where.change, where.body))
+            bodies = connection.execute(
+                select(where.kind, where.id, where.change, where.body).where(where.kind.in_(kinds))
+            )
             for found in bodies:
                 self._once((found.kind, found.id), found, KINDS[found.kind])
         else:

@@ -1,16 +1,22 @@
 """Utility is a claim on shared bandwidth: asking for more does not buy it. Shown by the plan."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from service_site import GATEWAY, Client, publisher, site, subscriber
 
+from firedex.service import state_reader
+from firedex.service.core import ConfigurationService, ServiceOptions
+from firedex.service.database import Database
+from firedex.service.planner import SiteSettings
 from firedex.service.planning_scenario import Basis, planning_scenario
 from firedex.service.site_plan import PlannedSite, plan_site
 from firedex.service.site_state import DeclaredTopic, SiteState
 from firedex.service.state_reader import StateReader
 from firedex.service.utility_budgets import claim
-from firedex.wire import PublisherRegistration, SubscriberRegistration, from_plain
+from firedex.service.web import create_app
+from firedex.wire import PublisherRegistration, SubscriberRegistration, from_json, from_plain
 from firedex.wire.incident import Budgets
 
 NARROW = site(bandwidth_bits_per_second=60_000, ranking="global")
@@ -129,3 +135,25 @@ def test_a_part_of_the_state_is_read_without_the_rest(
     monkeypatch.setattr(StateReader, "_parties", whole)
     for path in ("/v1/budgets", "/v1/profiles", "/metrics"):
         assert client.get(path).status == 200, path
+
+
+def test_topics_are_read_without_subscribers_and_publishers_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(str(tmp_path / "s.sqlite"))
+    settings = SiteSettings(site=NARROW, gateway=GATEWAY)
+    service = ConfigurationService(ServiceOptions(settings=settings, open_to_all=True), database)
+    web = create_app(service).test_client()
+    web.put("/v1/publishers/p0", json=SENSORS)
+    web.put("/v1/subscribers/crew", json=subscriber("crew", WEIGHTS))
+    parsed = []
+
+    def counted(of: Any, body: str, *, tolerant: bool) -> Any:
+        parsed.append(of)
+        return from_json(of, body, tolerant=tolerant)
+
+    monkeypatch.setattr(state_reader, "from_json", counted)
+    for _ in range(2):
+        assert {t["name"] for t in web.get("/v1/topics").json} == set(WEIGHTS)
+    assert (parsed.count(PublisherRegistration), parsed.count(SubscriberRegistration)) == (1, 0)
+    database.close()
