@@ -17,8 +17,9 @@ __all__ = ["write_report"]
 Row = Sequence[str]
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .7rem;text-align:right;"
-    "border-bottom:1px solid #8884}th:first-child,td:first-child,td:last-child{text-align:left}"
+    "table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}"
+    "td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
+    "th:first-child,td:first-child,td:last-child{text-align:left}td:last-child{white-space:normal}"
     "img{max-width:100%}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}"
     "img{background:#fff}}"
 )

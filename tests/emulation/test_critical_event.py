@@ -66,6 +66,11 @@ def test_it_is_fifty_times_sooner_than_without(ways: Ways) -> None:
     assert with_firedex["delay_p50_seconds"] < without["delay_p50_seconds"] / 50
 
 
+def test_the_flooding_one_no_longer_waits_behind_seconds_of_backlog(ways: Ways) -> None:
+    flooding, without = by_class(ways["firedex"])[1], by_class(ways["none"])[0]
+    assert flooding["delay_p95_seconds"] < without["delay_p95_seconds"] / 10
+
+
 def test_the_flooding_one_is_dropped_as_planned(ways: Ways) -> None:
     row = by_class(ways["firedex"])[1]
     assert row["drop_rate"] > 0.3

@@ -14,9 +14,9 @@ from emulated import Ways, by_class, emulated, until_calm
 
 DELAY_SHARE, DELAY_SECONDS, SUCCESS = 0.2, 0.002, 0.03
 CASES = {
-    "0.6": ("builtin:prototype?subscribers=20&load=0.6", 4, 25),
-    "0.9": ("builtin:prototype?subscribers=10&load=0.9", 5, 30),
-    "overloaded": ("builtin:prototype?subscribers=10&load=2.0", 20, 30),
+    "0.6": ("builtin:prototype?subscribers=20&load=0.6", 22, 20),
+    "0.9": ("builtin:prototype?subscribers=10&load=0.9", 55, 25),
+    "overloaded": ("builtin:prototype?subscribers=10&load=2.0", 37, 20),
 }
 
 
