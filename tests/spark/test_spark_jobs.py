@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
+from feedback_fits import all_worths
 from simulated_deliveries import four_classes, write_simulated
-from test_rating_model import all_worths
 
 from firedex.scenario_file import read_scenario
 from firedex.wire import to_json, to_plain

@@ -40,7 +40,7 @@ from firedex_spark.validate_delays import Validation, validate_delays
 from firedex_spark.validate_stream import follow_delays
 
 pytestmark = pytest.mark.xdist_group("spark")
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 300.0
 SCENARIO = four_classes()
 
 
