@@ -33,11 +33,22 @@ def test_worths_are_recovered_and_their_intervals_hold(at_200: Any) -> None:
     true = np.array(list(made.worth.values()))
     worth = np.array([found[key].worth for key in made.worth])
     assert spearmanr(worth, true).statistic >= 0.95
+    assert 0.90 <= coverage(made, found) <= 0.98
+
+
+def coverage(made: GeneratedFeedback, found: dict[tuple[str, str, str], LearntWorth]) -> float:
     inside = [
         found[key].interval[0] <= truth <= found[key].interval[1]
         for key, truth in made.worth.items()
     ]
-    assert 0.90 <= np.mean(inside) <= 0.98
+    return float(np.mean(inside))
+
+
+@pytest.mark.long
+def test_intervals_hold_on_average_over_seeds() -> None:
+    """One draw of raters shifts all cells of a role together: a single seed may be well off."""
+    drawn = [draw_feedback(replace(BAR, seed=seed)) for seed in range(10, 16)]
+    assert 0.90 <= np.mean([coverage(made, by_cell(all_worths(made))) for made in drawn]) <= 0.98
 
 
 def test_shrinkage_is_better_than_each_cell_for_itself_at_five_ratings() -> None:
