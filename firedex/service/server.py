@@ -39,6 +39,8 @@ LARGEST_UNKNOWN_BODY_BYTES = 64 * 1024
 """So much is read before it is asked who sends it."""
 DISCARD_SECONDS = 2.0
 Scope = dict[str, Any]
+WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
+HOME, DASHBOARD = "/", "/dashboard/"
 
 
 @dataclass(slots=True)
@@ -93,6 +95,13 @@ class ServiceServer:
             await _send(send, refusal)
             return
         except _GoneError:
+            return
+        path = scope["path"]
+        if path in (HOME, DASHBOARD.rstrip("/")):
+            await _send(send, _Answer(HTTPStatus.SEE_OTHER, [("Location", DASHBOARD)], b""))
+            return
+        if path.startswith(DASHBOARD):
+            await _send(send, await self._in_thread(lambda: _page(scope, body)))
             return
         answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
         change = answer.header("Firedex-Change")
@@ -199,7 +208,14 @@ def _wait_seconds(scope: Scope) -> float:
         return 0.0
 
 
-def _ask(app: Flask, scope: Scope, body: bytes) -> _Answer:
+def _page(scope: Scope, body: bytes) -> _Answer:
+    """A part of the dashboard: the same for everybody, so nobody's token is asked for."""
+    from firedex.dashboard.shell import dashboard  # large, and many services are never looked at
+
+    return _ask(dashboard(), scope, body, DASHBOARD.rstrip("/"))
+
+
+def _ask(app: WsgiApplication, scope: Scope, body: bytes, mounted_at: str = "") -> _Answer:
     """Have a WSGI application answer."""
     started: list[tuple[str, list[tuple[str, str]]]] = []
 
@@ -207,7 +223,7 @@ def _ask(app: Flask, scope: Scope, body: bytes) -> _Answer:
         started[:] = [(status, headers)]
         return lambda _: None
 
-    chunks: Iterable[bytes] = app(_environ(scope, body), start)
+    chunks = app(_environ(scope, body, mounted_at), start)
     try:
         whole = b"".join(chunks)
     finally:
@@ -216,12 +232,13 @@ def _ask(app: Flask, scope: Scope, body: bytes) -> _Answer:
     return _Answer(int(status.split(" ", 1)[0]), list(headers), whole)
 
 
-def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
+def _environ(scope: Scope, body: bytes, mounted_at: str) -> dict[str, Any]:
     host, port = scope.get("server") or ("localhost", 80)
+    path = unquote(scope["raw_path"].split(b"?")[0].decode("latin1"), "latin1")
     environ: dict[str, Any] = {
         "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": "",
-        "PATH_INFO": unquote(scope["raw_path"].split(b"?")[0].decode("latin1"), "latin1"),
+        "SCRIPT_NAME": mounted_at,
+        "PATH_INFO": path.removeprefix(mounted_at),
         "QUERY_STRING": scope["query_string"].decode("latin1"),
         "SERVER_NAME": host,
         "SERVER_PORT": str(port),
