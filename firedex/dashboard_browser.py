@@ -56,14 +56,14 @@ def headless_browser(width: int = 1280, height: int = 900) -> Iterator[webdriver
 
 def console_errors(driver: webdriver.Chrome) -> list[str]:
     """What the pages complained of since the last time."""
-    entries: list[dict[str, Any]] = driver.get_log("browser")
+    entries: list[dict[str, Any]] = driver.get_log("browser")  # type: ignore[no-untyped-call]
     return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
 
 
 def requested_addresses(driver: webdriver.Chrome) -> list[str]:
     """Every address that was asked for since the last time, data inside pages left out."""
     addresses = []
-    for entry in driver.get_log("performance"):
+    for entry in driver.get_log("performance"):  # type: ignore[no-untyped-call]
         message = json.loads(entry["message"])["message"]
         if message["method"] == "Network.requestWillBeSent":
             address = str(message["params"]["request"]["url"])

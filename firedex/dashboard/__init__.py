@@ -3,3 +3,8 @@
 Knows the contract and the models, nothing of the service: the pages ask the service's interface
 with the visitor's own token, as any other client does, and can do nothing that the token cannot.
 """
+
+__all__ = ["PREFIX"]
+
+PREFIX = "/dashboard/"
+"""Where the pages are."""

@@ -48,8 +48,12 @@ def controller_health(asked: bool, error: str | None) -> PartHealth:
         return PartHealth(
             part="controller", kind="controller", state="unknown", detail="none: plans only"
         )
-    state = "trouble" if error else "well"
-    return PartHealth(part="controller", kind="controller", state=state, detail=error)
+    return PartHealth(
+        part="controller",
+        kind="controller",
+        state="trouble" if error else "well",
+        detail=error,
+    )
 
 
 def switch_health(topology: NetworkTopology | None) -> tuple[PartHealth, ...]:

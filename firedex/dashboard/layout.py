@@ -1,43 +1,24 @@
-"""The layout: a frame with four pages. A page other than the first is mounted when it is visited."""
+"""The layout: a frame with four pages; all but the first are mounted when they are visited."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from dash import dcc, html
 
-from firedex.dashboard import pages
+from firedex.dashboard import PREFIX, pages
 
 __all__ = ["layout"]
 
 PAGES = {
-    "now": ("Now", "/dashboard/"),
-    "topology": ("Topology", "/dashboard/topology"),
-    "subscriptions": ("Subscriptions", "/dashboard/subscriptions"),
-    "history": ("History", "/dashboard/history"),
+    "now": ("Now", PREFIX),
+    "topology": ("Topology", f"{PREFIX}topology"),
+    "subscriptions": ("Subscriptions", f"{PREFIX}subscriptions"),
+    "history": ("History", f"{PREFIX}history"),
 }
-ACTION_NAMES = (
-    "go",
-    "signIn",
-    "signOut",
-    "switchTheme",
-    "chooseSubscription",
-    "previewSubscription",
-    "previewPhase",
-    "apply",
-    "discard",
-    "findSubscriptions",
-    "exportSubscriptions",
-    "chooseNode",
-    "chooseSwitch",
-    "chooseConfiguration",
-    "choosePeriod",
-    "chooseMoment",
-    "exportHistory",
-    "openReport",
-)
 
 
-def layout() -> html.Div:
-    """The whole; what is later mounted lies in a store."""
+def layout(actions: Iterable[str]) -> html.Div:
+    """The whole; what is mounted later lies in a store. Each action has a store as its output."""
     later: dict[str, Any] = {
         "topology": pages.topology(),
         "subscriptions": pages.subscriptions(),
@@ -48,7 +29,7 @@ def layout() -> html.Div:
             dcc.Location(id="address", refresh=False),
             dcc.Store(id="later", data=later),
             dcc.Download(id="download"),
-            *(dcc.Store(id=f"done-{name}") for name in ACTION_NAMES),
+            *(dcc.Store(id=f"done-{name}") for name in actions),
             html.A("Skip to the content", href="#content", className="skip"),
             _header(),
             _sign_in(),
@@ -75,9 +56,9 @@ def _header() -> html.Header:
         [
             html.H1("FireDeX", id="site"),
             html.Span(id="incident", className="incident"),
-            html.Nav(links, id="pages", **{"aria-label": "Pages"}),
+            html.Nav(links, id="pages", **pages.aria(label="Pages")),
             html.Span("connecting", id="connection", className="connection", role="status"),
-            html.Button("Dark", id="theme", **{"aria-label": "Light or dark"}),
+            html.Button("Dark", id="theme", **pages.aria(label="Light or dark")),
             html.Span(id="visitor", className="visitor"),
             html.Button("Sign out", id="sign-out", hidden=True),
         ]

@@ -97,7 +97,7 @@ def link_rows(
     topology: NetworkTopology | None = None,
     statistics: NetworkStatistics | None = None,
 ) -> tuple[LinkNow, ...]:
-    """Every port that carries anything or has lost bandwidth, the fullest first.
+    """Every port that carries anything, or to hosts that has lost bandwidth, the fullest first.
 
     ``built``: the network as the site was built. ``reduced_since``: when each switch's bandwidth
     was last said to be less.
@@ -108,9 +108,9 @@ def link_rows(
     for port, bandwidth in bandwidths.items():
         carried, seen = planned.get(port, {}), counted.get(port)
         whole = full.get(port, bandwidth)
-        if not carried and not seen and bandwidth >= whole:
-            continue
         switch, there = port
+        if not carried and not seen and (there is not None or bandwidth >= whole):
+            continue
         rows.append(
             LinkNow(
                 switch=switch,

@@ -91,6 +91,7 @@ def overview(
         classes=classes,
         late=tuple(late[:MOST_LATE]),
         late_in_all=len(late),
+        predicted_late=view.prediction.deadlines_missed,
         links=links,
         alerts=alerts(
             now=now,

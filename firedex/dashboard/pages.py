@@ -7,25 +7,35 @@ import dash_cytoscape as cyto
 from dash import dcc, html
 from dash.development.base_component import Component
 
-__all__ = ["history", "now", "subscriptions", "topology"]
+__all__ = ["aria", "history", "now", "subscriptions", "topology"]
 
 SECONDS = {"function": "firedexSeconds(params.value)"}
 SHARE = {"function": "firedexShare(params.value)"}
+THEME = (
+    "themeQuartz.withParams({fontSize: 14, backgroundColor: 'var(--card)', "
+    "foregroundColor: 'var(--ink)', headerTextColor: 'var(--soft)', borderColor: 'var(--line)', "
+    "accentColor: 'var(--accent)'})"
+)
 TIME = {"function": "firedexClock(params.value)"}
+
+
+def aria(**attributes: str) -> Any:
+    """Attributes for those who do not see the page; the components' types do not know them."""
+    return {f"aria-{name}": value for name, value in attributes.items()}
 
 
 def _card(title: str, name: str, *before: Component, wide: bool = False) -> html.Section:
     return html.Section(
         [html.H2(title, id=f"{name}-title"), *before, html.Div(id=name)],
         className="card wide" if wide else "card",
-        **{"aria-labelledby": f"{name}-title"},
+        **aria(labelledby=f"{name}-title"),
     )
 
 
 def now() -> list[Component]:
     """What is getting through, and what is not."""
     return [
-        html.Div(id="figures", className="figures", **{"aria-live": "polite"}),
+        html.Div(id="figures", className="figures", **aria(live="polite")),
         html.Div(
             [
                 _card("Alerts", "alerts", wide=True),
@@ -40,7 +50,7 @@ def now() -> list[Component]:
 
 
 def _grid(
-    name: str, columns: list[dict[str, Any]], key: str, label: str, height: str = "60vh"
+    name: str, columns: list[dict[str, Any]], key: str, label: str, height: str = "30rem"
 ) -> html.Div:
     grid = dag.AgGrid(
         id=name,
@@ -55,14 +65,18 @@ def _grid(
         },
         columnSize="responsiveSizeToFit",
         dashGridOptions={
-            "theme": {"function": "themeQuartz.withParams({fontSize: 14})"},
-            "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
+            "theme": {"function": THEME},
+            "rowSelection": {
+                "mode": "singleRow",
+                "checkboxes": False,
+                "enableClickSelection": True,
+            },
             "animateRows": False,
             "loading": False,
         },
         style={"height": height},
     )
-    return html.Div(grid, role="region", **{"aria-label": label})
+    return html.Div(grid, role="region", **aria(label=label))
 
 
 def _column(field: str, title: str, **more: Any) -> dict[str, Any]:
@@ -92,7 +106,7 @@ def topology() -> list[Component]:
                             maxZoom=3,
                             autoRefreshLayout=True,
                             responsive=True,
-                            style={"width": "100%", "height": "55vh"},
+                            style={"width": "100%", "height": "30rem"},
                         ),
                     ],
                     className="card wide",
@@ -111,12 +125,12 @@ def topology() -> list[Component]:
                             ],
                             "params.data.id",
                             "Switches",
-                            "30vh",
+                            "18rem",
                         ),
                     ],
-                    className="card",
+                    className="card wide",
                 ),
-                _card("Choose a switch", "switch"),
+                _card("Choose a switch", "switch", wide=True),
             ],
             className="cards",
         )
@@ -132,6 +146,7 @@ def subscriptions() -> list[Component]:
             {"function": "params.value ? 'late' : ''"},
             sort="desc",
             sortIndex=0,
+            minWidth=105,
             cellClassRules={"late": "params.value"},
         ),
         _number("priority", "Class", sort="asc", sortIndex=1),
@@ -150,7 +165,9 @@ def subscriptions() -> list[Component]:
                 html.Section(
                     [
                         html.H2("Subscriptions"),
-                        html.Label("Find (any words; sort by a click on a heading)", htmlFor="find"),
+                        html.Label(
+                            "Find (any words; sort by a click on a heading)", htmlFor="find"
+                        ),
                         dcc.Input(id="find", type="text", placeholder="floor/7 crew"),
                         _grid(
                             "subscriptions",
@@ -208,7 +225,10 @@ def _phase_form() -> html.Section:
                 id="opening",
                 hidden=True,
             ),
-            html.Button("What would it do?", id="preview-phase", className="main"),
+            html.Div(
+                html.Button("What would it do?", id="preview-phase", className="main"),
+                className="buttons",
+            ),
         ],
         id="phase-form",
         className="card",
@@ -220,7 +240,7 @@ def _preview() -> html.Section:
     return html.Section(
         [
             html.H2("What it would do"),
-            html.Div(id="preview", **{"aria-live": "polite"}),
+            html.Div(id="preview", **aria(live="polite")),
             html.Div(
                 [
                     html.Button("Apply", id="apply", className="main"),
@@ -260,6 +280,7 @@ def history() -> list[Component]:
                             id="replay",
                             figure={"data": [], "layout": {"height": 360}},
                             config={"displayModeBar": False, "responsive": True},
+                            style={"height": "400px"},
                         ),
                         html.Label("Moment", htmlFor="moment", id="moment-label"),
                         dcc.Slider(
@@ -298,7 +319,7 @@ def history() -> list[Component]:
                             ],
                             "String(params.data.version)",
                             "Configurations",
-                            "40vh",
+                            "26rem",
                         ),
                     ],
                     className="card wide",

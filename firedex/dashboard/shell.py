@@ -14,11 +14,11 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State
 from flask import Flask, Response, request
 
+from firedex.dashboard import PREFIX
 from firedex.dashboard.layout import layout
 
-__all__ = ["PREFIX", "dashboard"]
+__all__ = ["dashboard"]
 
-PREFIX = "/dashboard/"
 ASSETS = Path(__file__).parent / "assets"
 WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 ACTIONS: tuple[tuple[str, tuple[Input, ...], tuple[State, ...]], ...] = (
@@ -73,7 +73,7 @@ def dashboard() -> WsgiApplication:
     server = Flask("firedex.dashboard", static_folder=None)
     app = Dash(
         "firedex",
-        server=server,
+        server=server,  # type: ignore[arg-type]  # its types know no application of one's own
         title="FireDeX",
         update_title="",
         assets_folder=str(ASSETS),
@@ -84,9 +84,9 @@ def dashboard() -> WsgiApplication:
         index_string=PAGE,
     )
     app.enable_dev_tools(debug=False, dev_tools_disable_version_check=True)
-    app.layout = layout()
+    app.layout = layout(name for name, *_ in ACTIONS)
     for name, inputs, states in ACTIONS:
-        app.clientside_callback(
+        app.clientside_callback(  # type: ignore[no-untyped-call]
             ClientsideFunction("firedex", name),
             Output(f"done-{name}", "data"),
             *inputs,
@@ -111,7 +111,7 @@ def dashboard() -> WsgiApplication:
         if response.status_code == HTTPStatus.NOT_MODIFIED:
             response.close()  # its file was opened all the same
         response.headers["Content-Security-Policy"] = rules
-        if response.status_code == HTTPStatus.OK and "gzip" in request.accept_encodings:
+        if response.status_code == HTTPStatus.OK and request.accept_encodings.quality("gzip"):
             response.direct_passthrough = False
             response.set_data(_packed(response.get_data()))
             response.headers["Content-Encoding"] = "gzip"

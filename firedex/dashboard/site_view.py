@@ -94,9 +94,7 @@ class SiteView:
     def late(self, measured: Mapping[FlowKey, FlowMeasurement]) -> list[LateSubscription]:
         """Those that miss their deadline, the latest first; what never comes is before all."""
         found = list(_late_ones(self.prediction.subscriptions, measured))
-        found.sort(
-            key=lambda one: (one.late_by_seconds is not None, -(one.late_by_seconds or 0.0))
-        )
+        found.sort(key=lambda one: (one.late_by_seconds is not None, -(one.late_by_seconds or 0.0)))
         return found
 
 

@@ -4,7 +4,12 @@ from datetime import datetime, tzinfo
 
 __all__ = ["clock_text", "filter_words", "loss_text", "seconds_text", "share_text"]
 
-NAMED_LOSSES = ((1 / 4, "a quarter of"), (1 / 3, "a third of"), (1 / 2, "half"), (2 / 3, "two thirds of"))
+NAMED_LOSSES = (
+    (1 / 4, "a quarter of"),
+    (1 / 3, "a third of"),
+    (1 / 2, "half"),
+    (2 / 3, "two thirds of"),
+)
 NAMED_WITHIN = 0.02
 
 

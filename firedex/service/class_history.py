@@ -1,6 +1,7 @@
 """How each class has done, in steps of ten seconds: small enough to keep a day of it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -17,6 +18,29 @@ KEPT_SECONDS = 24 * 3600.0
 _column = tables.class_history.c
 
 
+@dataclass(slots=True)
+class _Counted:
+    """What several reports say of one class."""
+
+    version: int = 0
+    delivered: int = 0
+    missing: int = 0
+    timed: int = 0
+    delay_sum_seconds: float = 0.0
+    delay_p95_seconds: float | None = None
+
+    def add(self, report: Statistics) -> None:
+        delivered = sum(count.delivered_events or 0 for count in report.topics)
+        self.version = max(self.version, report.configuration_version)
+        self.delivered += delivered
+        self.missing += sum(count.missing_events or 0 for count in report.topics)
+        if report.delay_mean_seconds is not None:
+            self.timed += delivered
+            self.delay_sum_seconds += delivered * report.delay_mean_seconds
+        if report.delay_p95_seconds is not None:
+            self.delay_p95_seconds = max(self.delay_p95_seconds or 0.0, report.delay_p95_seconds)
+
+
 def count_in(
     connection: Connection,
     reports: Sequence[Statistics],
@@ -25,42 +49,39 @@ def count_in(
 ) -> None:
     """Add what clients say of their own flows to the present step."""
     at = now_seconds // STEP_SECONDS * STEP_SECONDS
-    counted = False
+    classes: dict[int, _Counted] = {}
     for report in reports:
         priority = priority_of(report.subscriber, report.flow)
-        if report.reporter != report.subscriber or priority is None:
-            continue
-        _add(connection, at, priority, report)
-        counted = True
-    if counted:
+        if report.reporter == report.subscriber and priority is not None:
+            classes.setdefault(priority, _Counted()).add(report)
+    for priority, counted in classes.items():
+        _write(connection, at, priority, counted)
+    if classes:
         too_old = _column.at_seconds < now_seconds - KEPT_SECONDS
         connection.execute(delete(tables.class_history).where(too_old))
 
 
-def _add(connection: Connection, at: float, priority: int, report: Statistics) -> None:
-    delivered = sum(count.delivered_events or 0 for count in report.topics)
-    mean, p95 = report.delay_mean_seconds, report.delay_p95_seconds
+def _write(connection: Connection, at: float, priority: int, counted: _Counted) -> None:
     where = (_column.at_seconds == at) & (_column.priority == priority)
     known = connection.execute(select(tables.class_history).where(where)).first()
-    timed = delivered if mean is not None else 0
-    row = {
-        "version": report.configuration_version,
-        "delivered": delivered + (known.delivered if known else 0),
-        "missing": sum(count.missing_events or 0 for count in report.topics)
-        + (known.missing if known else 0),
-        "timed": timed + (known.timed if known else 0),
-        "delay_sum_seconds": timed * (mean or 0.0) + (known.delay_sum_seconds if known else 0.0),
-        "delay_p95_seconds": max(
-            (each for each in (p95, known.delay_p95_seconds if known else None) if each is not None),
-            default=None,
-        ),
-    }
-    if known:
-        connection.execute(update(tables.class_history).where(where).values(**row))
-    else:
+    if known is None:
         connection.execute(
-            insert(tables.class_history).values(at_seconds=at, priority=priority, **row)
+            insert(tables.class_history).values(at_seconds=at, priority=priority, **asdict(counted))
         )
+        return
+    p95 = [p for p in (known.delay_p95_seconds, counted.delay_p95_seconds) if p is not None]
+    connection.execute(
+        update(tables.class_history)
+        .where(where)
+        .values(
+            version=max(known.version, counted.version),
+            delivered=known.delivered + counted.delivered,
+            missing=known.missing + counted.missing,
+            timed=known.timed + counted.timed,
+            delay_sum_seconds=known.delay_sum_seconds + counted.delay_sum_seconds,
+            delay_p95_seconds=max(p95, default=None),
+        )
+    )
 
 
 def history(database: Database, from_seconds: float, to_seconds: float) -> list[ClassHistory]:

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
+from firedex.dashboard import PREFIX
 from firedex.service.core import ConfigurationService
 from firedex.service.errors import NotYours, Refused, TooLarge
 from firedex.service.event_streams import EventStreams, Listener, Receive, Send, TooManyStreams
@@ -40,7 +41,7 @@ LARGEST_UNKNOWN_BODY_BYTES = 64 * 1024
 DISCARD_SECONDS = 2.0
 Scope = dict[str, Any]
 WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
-HOME, DASHBOARD = "/", "/dashboard/"
+HOME = "/"
 
 
 @dataclass(slots=True)
@@ -97,10 +98,10 @@ class ServiceServer:
         except _GoneError:
             return
         path = scope["path"]
-        if path in (HOME, DASHBOARD.rstrip("/")):
-            await _send(send, _Answer(HTTPStatus.SEE_OTHER, [("Location", DASHBOARD)], b""))
+        if path in (HOME, PREFIX.rstrip("/")):
+            await _send(send, _Answer(HTTPStatus.SEE_OTHER, [("Location", PREFIX)], b""))
             return
-        if path.startswith(DASHBOARD):
+        if path.startswith(PREFIX):
             await _send(send, await self._in_thread(lambda: _page(scope, body)))
             return
         answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
@@ -212,7 +213,7 @@ def _page(scope: Scope, body: bytes) -> _Answer:
     """A part of the dashboard: the same for everybody, so nobody's token is asked for."""
     from firedex.dashboard.shell import dashboard  # large, and many services are never looked at
 
-    return _ask(dashboard(), scope, body, DASHBOARD.rstrip("/"))
+    return _ask(dashboard(), scope, body, PREFIX.rstrip("/"))
 
 
 def _ask(app: WsgiApplication, scope: Scope, body: bytes, mounted_at: str = "") -> _Answer:

@@ -1,4 +1,4 @@
-"""The site as people look at it: one answer for everybody who looks within half a second."""
+"""The site as people look at it: one answer for all who look within a quarter of a second."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ from firedex.wire.service_api import ServiceStatus
 
 __all__ = ["SiteOverview", "subscription_views"]
 
-FRESH_SECONDS = 0.5
+FRESH_SECONDS = 0.25
 LIVE_SECONDS = 30.0
 """What was reported longer ago is not what is measured now."""
 MOST_NETWORK_CHANGES = 200
@@ -56,7 +56,7 @@ class SiteOverview:
         self._last: tuple[float, Overview] | None = None
 
     def now(self) -> Overview:
-        """The site at this moment, or half a second ago."""
+        """The site at this moment, or a quarter of a second ago."""
         with self._lock:
             if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
                 made = self._make()

@@ -152,6 +152,7 @@ class Overview:
     classes: tuple[ClassNow, ...] = ()
     late: tuple[LateSubscription, ...] = ()
     late_in_all: Count = 0
+    predicted_late: Count = 0
     links: tuple[LinkNow, ...] = ()
     parts: tuple[PartHealth, ...] = ()
     alerts: tuple[Alert, ...] = ()

@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 90
 T = TypeVar("T")
 
 
@@ -82,3 +82,25 @@ class Pages:
 
     def class_figure(self, priority: int, column: str, table: str) -> str:
         return self.text(f'#{table} tr[data-class="{priority}"] td.{column}')
+
+    def click_on(self, selector: str) -> None:
+        def clicked() -> bool:
+            self.driver.find_element(By.CSS_SELECTOR, selector).click()
+            return True
+
+        self.until(clicked, f"a click on {selector}")
+
+    def height(self) -> int:
+        """Of the whole page."""
+        return int(self.driver.execute_script("return document.documentElement.scrollHeight;"))
+
+    def settle(self) -> None:
+        """Wait until two pictures in a row are the same."""
+        last = [b""]
+
+        def same() -> bool:
+            now = self.driver.get_screenshot_as_png()
+            before, last[0] = last[0], now
+            return now == before
+
+        self.until(same, "a page that stands still")

@@ -62,7 +62,12 @@ class ServedSite:
 
 
 def served_site(
-    folder: Path, *, gateway_port: int = 1884, port: int = 0, of: Scenario | None = None, **more: Any
+    folder: Path,
+    *,
+    gateway_port: int = 1884,
+    port: int = 0,
+    of: Scenario | None = None,
+    **more: Any,
 ) -> ServedSite:
     """A service with tokens on its own port."""
     gateway = Gateway(address=IPv4Address("127.0.0.1"), port=gateway_port)

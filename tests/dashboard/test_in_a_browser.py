@@ -1,10 +1,12 @@
 """What the dashboard must show, in a real browser against real parts on loopback."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from dashboard_pages import Pages
-from live_site import LiveSite
+from live_site import LiveSite, served_site
+from loopback_parts import free_port
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -87,7 +89,10 @@ def test_a_killed_client_shows_as_stale(watching: Pages, busy: LiveSite) -> None
 def test_history_says_why_what_and_how_it_was(watching: Pages, busy: LiveSite) -> None:
     watching.visit("history", busy.token)
     watching.until_text("#configurations .ag-center-cols-container", "crew-1")
-    watching.until(lambda: watching.driver.find_elements(By.CSS_SELECTOR, "#replay .scatterlayer .trace"), "lines")
+    watching.until(
+        lambda: watching.driver.find_elements(By.CSS_SELECTOR, "#replay .scatterlayer .trace"),
+        "lines",
+    )
     watching.until_text("#at-moment", "class 0")
     newest = watching.driver.find_element(By.CSS_SELECTOR, "#configurations .ag-row[row-index='0']")
     newest.find_element(By.CSS_SELECTOR, "[col-id='reason']").click()
@@ -209,3 +214,21 @@ def test_dark_and_narrow(deciding: Pages, quiet: LiveSite) -> None:
     finally:
         deciding.driver.set_window_size(size["width"], size["height"])
     deciding.driver.execute_script("localStorage.clear();")
+
+
+@pytest.mark.refused
+def test_a_restart_of_the_service_is_survived(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    service = served_site(tmp_path, port=free_port())
+    pages = Pages(browser, f"http://127.0.0.1:{service.options.port}")
+    with service.serving():
+        token = service.token("chief", "command")
+        pages.visit("", token)
+        pages.until_text("#connection", "live")
+    pages.until_text("#connection", "reconnecting")
+    with service.serving():
+        pages.until_text("#connection", "live")
+        Client(service.url, token).ask(
+            "POST", "/v1/incident", {"title": "after the restart", "phase": "search"}
+        )
+        pages.until_text("#incident", "after the restart: search")
+        browser.get("about:blank")

@@ -6,7 +6,7 @@ const dash = (window.dash_clientside = window.dash_clientside || {});
 const PAGES = ["now", "topology", "subscriptions", "history"];
 const LAST = { now: "parts", topology: "switch", subscriptions: "preview-card", history: "difference" };
 const TICK_MILLISECONDS = 1000, LONGEST_WAIT_MILLISECONDS = 5000, MOST_HOSTS_DRAWN = 12;
-const COLOURS = ["#0b57b0", "#d9480f", "#2b8a3e", "#9c36b5", "#0c8599", "#a61e4d", "#5c7cfa", "#7c6a0a"];
+const COLOURS = ["#3b7dd8", "#e8590c", "#2f9e44", "#ae3ec9", "#1098ad", "#d6336c", "#7c8cf8", "#a08a10"];
 const state = { page: null, visitor: null, mounted: new Set(["now"]), overview: null };
 
 // -- words and figures ------------------------------------------------------------------------
@@ -183,6 +183,7 @@ async function showNow() {
       cell(share(each.success_rate), "measured"), cell(share(each.predicted_success_rate), "soft")], { "data-class": each.priority }))) });
   put("links", { children: now.links.length ? now.links.map(link) : nothing("No link carries anything yet.") });
   put("parts", { children: health(now.parts) });
+  if (!state.painted) { state.painted = true; requestAnimationFrame(() => performance.mark("firedex-first-useful-paint")); }
 }
 const colour = (priority) => COLOURS[priority % COLOURS.length];
 const swatch = (priority) => [make("Span", "", "■ ", { style: { color: colour(priority) } }), `class ${priority}`];
@@ -254,8 +255,9 @@ function drawn(network, places, loads, worst) {
     elements.push({ data: { id, label: `${id}\n${share(worst(id))}`, kind: "switch", colour: heat(worst(id)) }, position: { x: ((first + column - 1) / 2) * 130, y: depth * 120 } });
     return id;
   };
-  elements.push({ data: { id: "broker", label: `broker ${network.broker.id}`, kind: "broker" }, position: { x: 0, y: -120 } });
   for (const root of roots) { place(root, 0); elements.push({ data: { source: "broker", target: root, label: "", colour: ink("--line") } }); }
+  const first = elements.find((each) => each.data.id === roots[0]);
+  elements.push({ data: { id: "broker", label: `broker ${network.broker.id}`, kind: "broker" }, position: { x: first ? first.position.x : 0, y: -120 } });
   for (const l of network.links) {
     const used = Math.max(loads[`${l.from} ${l.to}`] || 0, loads[`${l.to} ${l.from}`] || 0);
     elements.push({ data: { source: l.from, target: l.to, label: used ? share(used) : "", colour: heat(used) } });
@@ -316,6 +318,8 @@ async function phases() {
     + (profiles.length ? `Phases with a profile: ${profiles.map((p) => p.phase).join(", ")}.` : "No phase has a profile yet.") });
   put("opening", { hidden: Boolean(isOpen) });
 }
+const byWeight = (moves) => [...moves].sort((a, b) => weightOf(b) - weightOf(a));
+const weightOf = (m) => 10 * Math.abs((m.priority_after ?? 99) - (m.priority_before ?? 99)) + Math.abs((m.drop_rate_after ?? 1) - (m.drop_rate_before ?? 1));
 const number = (value) => value === "" || !known(value) ? null : Number(value);
 async function preview(change, hypothetical, title) {
   state.change = change;
@@ -325,7 +329,7 @@ async function preview(change, hypothetical, title) {
   const [then, now] = await Promise.all([ask("/v1/what-if", { method: "POST", body: hypothetical }), overview()]);
   const present = Object.fromEntries(now.classes.map((each) => [each.priority, each]));
   const future = Object.fromEntries(then.prediction.classes.map((each) => [each.priority, each]));
-  const moves = then.difference.subscriptions, priorities = Object.keys({ ...present, ...future }).sort((a, b) => a - b);
+  const moves = byWeight(then.difference.subscriptions), priorities = Object.keys({ ...present, ...future }).sort((a, b) => a - b);
   const shares = (p) => [p.achieved_utility_rate, p.maximum_utility ? Math.min(p.timely_utility / p.maximum_utility, 1) : 1];
   const [achieved, timely] = shares(then.prediction);
   const differ = (a, b) => a === b ? "" : "changed";
@@ -334,7 +338,7 @@ async function preview(change, hypothetical, title) {
     table([["", "words"], ["now"], ["then"]], [
       row([cell("Utility achieved"), cell(share(now.utility?.predicted), "now-utility"), cell(share(achieved), "then-utility")]),
       row([cell("Utility in time"), cell(share(now.utility?.predicted_timely)), cell(share(timely))]),
-      row([cell("Miss their deadline"), cell(now.late_in_all), cell(then.prediction.deadlines_missed, then.prediction.deadlines_missed > now.late_in_all ? "bad" : "")])]),
+      row([cell("Predicted to miss their deadline"), cell(now.predicted_late), cell(then.prediction.deadlines_missed, then.prediction.deadlines_missed > now.predicted_late ? "bad" : "")])]),
     table([["Class"], ["Subscriptions now"], ["then"], ["p95 now"], ["then"], ["Success now"], ["then"]], priorities.map((p) => {
       const a = present[p], b = future[p], was = seconds(a?.predicted_delay_p95_seconds), will = seconds(b?.delay_p95_seconds);
       return row([make("Td", "", swatch(p)), cell(a?.subscriptions ?? 0), cell(b?.subscriptions ?? 0), cell(was, "now-p95"), cell(will, `then-p95 ${differ(was, will)}`),
@@ -432,7 +436,7 @@ async function showDifference(record) {
   const before = (state.records || []).filter((r) => r.version < record.version && r.state !== "failed").map((r) => r.version).sort((a, b) => b - a)[0];
   if (!before) { put("difference", { children: nothing(`Plan ${record.version} is the first: ${record.reason}.`) }); return; }
   const found = await ask(`/v1/configurations/${before}/difference/${record.version}`);
-  const moves = found.subscriptions;
+  const moves = byWeight(found.subscriptions);
   put("difference", { children: [make("P", "", `From plan ${before} to plan ${record.version} (${record.reason}${record.error ? `; failed: ${record.error}` : ""}): ${found.flows.length} flows and ${moves.length} subscriptions differ.`),
     moves.length ? table([["Filter"], ["Subscriber", "words"], ["Class before"], ["after"], ["Dropped before"], ["after"]], moves.slice(0, 200).map((m) =>
       row([cell(m.filter), cell(m.subscriber, "words"), cell(m.priority_before ?? "–"), cell(m.priority_after ?? "–"), cell(share(m.drop_rate_before)), cell(share(m.drop_rate_after))]))) : ""] });
