@@ -41,7 +41,7 @@ LARGEST_UNKNOWN_BODY_BYTES = 64 * 1024
 DISCARD_SECONDS = 2.0
 Scope = dict[str, Any]
 WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
-HOME = "/"
+HOMES = ("/", PREFIX.rstrip("/"))
 
 
 @dataclass(slots=True)
@@ -74,6 +74,8 @@ class ServiceServer:
         elif scope["type"] == "http":
             if scope["path"] == "/v1/events" and scope["method"] == "GET":
                 await self._events(scope, receive, send)
+            elif scope["path"] in HOMES or scope["path"].startswith(PREFIX):
+                await _send(send, await self._in_thread(lambda: _page(scope)))
             else:
                 await self._request(scope, receive, send)
 
@@ -96,13 +98,6 @@ class ServiceServer:
             await _send(send, refusal)
             return
         except _GoneError:
-            return
-        path = scope["path"]
-        if path in (HOME, PREFIX.rstrip("/")):
-            await _send(send, _Answer(HTTPStatus.SEE_OTHER, [("Location", PREFIX)], b""))
-            return
-        if path.startswith(PREFIX):
-            await _send(send, await self._in_thread(lambda: _page(scope, body)))
             return
         answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
         change = answer.header("Firedex-Change")
@@ -209,11 +204,17 @@ def _wait_seconds(scope: Scope) -> float:
         return 0.0
 
 
-def _page(scope: Scope, body: bytes) -> _Answer:
+def _page(scope: Scope) -> _Answer:
     """A part of the dashboard: the same for everybody, so nobody's token is asked for."""
+    if scope["method"] not in ("GET", "HEAD"):
+        refusal = _json(HTTPStatus.METHOD_NOT_ALLOWED, error_json("pages are for reading"))
+        refusal.headers.append(("Allow", "GET, HEAD"))
+        return refusal
+    if scope["path"] in HOMES:
+        return _Answer(HTTPStatus.SEE_OTHER, [("Location", PREFIX)], b"")
     from firedex.dashboard.shell import dashboard  # large, and many services are never looked at
 
-    return _ask(dashboard(), scope, body, PREFIX.rstrip("/"))
+    return _ask(dashboard(), scope, b"", PREFIX.rstrip("/"))
 
 
 def _ask(app: WsgiApplication, scope: Scope, body: bytes, mounted_at: str = "") -> _Answer:

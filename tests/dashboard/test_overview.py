@@ -268,6 +268,7 @@ def test_the_frame_is_the_same_for_everybody_and_names_no_other_machine(
     for path in ("/", "/dashboard"):
         answer = anybody.get(path)
         assert (answer.status, answer.headers["Location"]) == (303, "/dashboard/")
+    assert anybody.ask("POST", "/dashboard/_dash-update-component", {"output": "x"}).status == 405
     page = anybody.get("/dashboard/subscriptions")
     assert page.status == 200
     text = page.body.decode()

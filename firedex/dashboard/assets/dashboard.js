@@ -477,7 +477,7 @@ dash.firedex = {
     return window.dash_clientside.no_update;
   },
   signIn: act((_clicks, _submits, value) => { if (!value) return; sessionStorage.setItem("firedex-token", value.trim()); start(); }),
-  signOut: act(() => signIn("")),
+  signOut: act(() => { sessionStorage.removeItem("firedex-token"); window.location.assign("/dashboard/"); }),
   switchTheme: act(() => { const name = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; localStorage.setItem("firedex-theme", name); theme(name); }),
   chooseSubscription: act((rows) => {
     const chosen = state.chosen = rows[0];
