@@ -40,7 +40,7 @@ async function ask(path, { method = "GET", body, more = {}, whole = false } = {}
   const sent = body === undefined ? more : { ...more, "Content-Type": "application/json" };
   const answer = await fetch(path, { method, headers: headers(sent), cache: "no-store",
     body: body === undefined ? undefined : JSON.stringify(body) });
-  if (answer.status === 401) { signIn("The token is not valid any more."); throw new Refused(401, "no token"); }
+  if (answer.status === 401) { invalid(); throw new Refused(401, "no token"); }
   if (answer.status !== 304 && !answer.ok) {
     const said = await answer.json().catch(() => ({}));
     throw new Refused(answer.status, said.error || answer.statusText);
@@ -67,8 +67,9 @@ async function listen(run) {
   while (state.run === run) {
     try {
       const answer = await fetch("/v1/events", { headers: headers(), cache: "no-store", signal: run.signal });
-      if (answer.status === 401) { signIn("The token is not valid any more."); return; }
+      if (answer.status === 401) { invalid(); return; }
       if (!answer.ok) throw new Refused(answer.status, "");
+      state.streaming = true;
       connection("live", "live");
       wait = 250;
       refresh();
@@ -76,6 +77,7 @@ async function listen(run) {
       for (let part = await reader.read(); !part.done; part = await reader.read())
         if (part.value.includes("event:")) refresh();
     } catch { /* it is away, or said to go */ }
+    state.streaming = false;
     if (state.run !== run) return;
     connection("lost", "reconnecting");
     await sleep(wait);
@@ -90,6 +92,7 @@ async function refresh() {  // never two at once, never more than one waiting
   busy = true;
   try {
     while (again) { again = false; await show[state.page](); }
+    if (state.streaming) connection("live", "live");  // a request that failed meanwhile is history
   } catch (error) {
     if (error instanceof Refused && error.status === 403) refusal(error.message);
     else if (!(error instanceof Refused)) connection("lost", "reconnecting");
@@ -121,10 +124,10 @@ async function start() {
   open();
   listen(run);
 }
+function invalid() { sessionStorage.removeItem("firedex-token"); signIn("The token is not valid."); }
 function signIn(text) {
   state.run?.abort();
   state.run = state.visitor = null;
-  sessionStorage.removeItem("firedex-token");
   put("login", { hidden: false });
   put("sign-in-refusal", { children: text });
   put("sign-out", { hidden: true });
