@@ -1,21 +1,11 @@
-"""Scenario files: YAML in, a checked ``Scenario`` out, every mistake with its line.
-
-Owns reading and the position of things in the file. What is right or wrong is ``firedex.wire``'s.
-"""
+"""Scenario files: YAML in, a checked ``Scenario`` out, every mistake with its line."""
 
 import json
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import yaml
-
 from firedex.built_in_scenarios import NoSuchScenario, built_in_scenarios, drawn_scenario
-from firedex.wire import InvalidValue, Problem, Scenario, from_plain
-from firedex.wire.errors import Path as DataPath
-from firedex.wire.errors import format_path
+from firedex.wire import InvalidValue, Scenario, from_plain
+from firedex.yaml_file import FileProblem, InvalidFile, UnreadableFile, parse_yaml, read_text
 
 __all__ = [
     "FileProblem",
@@ -24,49 +14,15 @@ __all__ = [
     "read_scenario",
 ]
 
-# The pure-Python loader says the same, ten times slower.
-_FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class Loader(_FastLoader):  # type: ignore[misc]  # which one is known at run time only
-    """YAML as YAML 1.2 and JSON have it: ``1e-9`` is a number without a dot, too."""
-
-
-Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
 BUILT_IN = "builtin:"
-DEEPEST = 32
-MOST_REPEATS = 100_000
-"""Nodes that may be repeated through YAML aliases."""
 
 
 class ScenarioFileError(Exception):
     """A scenario file that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileProblem:
-    """One thing wrong with a scenario file."""
-
-    line: int | None
-    path: DataPath
-    message: str
-
-    def __str__(self) -> str:
-        where = f"line {self.line}: " if self.line is not None else ""
-        return f"{where}{format_path(self.path)}: {self.message}"
-
-
-class InvalidScenarioFile(ScenarioFileError):
+class InvalidScenarioFile(InvalidFile, ScenarioFileError):
     """A scenario file with mistakes, all of them."""
-
-    def __init__(self, source: str, problems: list[FileProblem]) -> None:
-        self.source = source
-        self.problems = tuple(problems)
-        count = len(problems)
-        lines = "\n".join(f"  {problem}" for problem in problems)
-        super().__init__(f"{source}: {count} problem{'s' if count > 1 else ''}\n{lines}")
 
 
 def read_scenario(source: str) -> Scenario:
@@ -91,46 +47,20 @@ def _text(source: str) -> str:
             )
         return known[name].text
     try:
-        return Path(source).read_text("utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ScenarioFileError(f"cannot read {source!r}: {reason}") from error
-    except UnicodeDecodeError as error:
-        raise ScenarioFileError(f"cannot read {source!r}: it is not UTF-8 text") from error
+        return read_text(source)
+    except UnreadableFile as error:
+        raise ScenarioFileError(str(error)) from error
 
 
 def _parse(source: str, text: str) -> Scenario:
     if text.lstrip().startswith("{") and (quick := _parse_json(text)) is not None:
         return quick
     try:
-        _check_depth(text)
-        node = yaml.compose(text, Loader=Loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidScenarioFile(source, [_syntax_problem(error)]) from error
-    if not isinstance(node, yaml.MappingNode):
-        problem = FileProblem(line=1, path=(), message="a scenario is a mapping: name, topics, …")
-        raise InvalidScenarioFile(source, [problem])
-    lines: dict[DataPath, int] = {}
-    problems: list[FileProblem] = []
-    try:
-        for path, line, message in _walk(node, (), _Seen()):
-            lines[path] = line
-            if message:
-                problems.append(FileProblem(line=line, path=path, message=message))
-        loader = Loader("")
-        try:
-            data = loader.construct_document(node)
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
-        raise InvalidScenarioFile(source, [_syntax_problem(error)]) from error
-    try:
-        scenario = from_plain(Scenario, data)
-    except InvalidValue as error:
-        problems += [_placed(problem, lines) for problem in error.problems]
-    if problems:
-        raise InvalidScenarioFile(source, sorted(problems, key=lambda problem: problem.line or 0))
-    return scenario
+        return parse_yaml(
+            Scenario, source, text, expected="a scenario is a mapping: name, topics, …"
+        )
+    except InvalidFile as error:
+        raise InvalidScenarioFile(source, error.problems) from error
 
 
 def _parse_json(text: str) -> Scenario | None:
@@ -146,72 +76,3 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         raise ValueError("a key is given twice")
     return made
-
-
-def _syntax_problem(error: Exception) -> FileProblem:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    said = getattr(error, "problem", None) or str(error).splitlines()[0]
-    hint = " (is a filter with '#' without quotes?)" if "did not find expected" in said else ""
-    return FileProblem(
-        line=mark.line + 1 if mark else None,
-        path=(),
-        message=f"not valid YAML: {said}{hint}",
-    )
-
-
-def _check_depth(text: str) -> None:
-    """Refuse what would overflow the stack of a parser that recurses."""
-    depth = 0
-    for event in yaml.parse(text, Loader=Loader):
-        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            depth -= 1
-        if depth > DEEPEST:
-            raise yaml.MarkedYAMLError(
-                problem=f"nested deeper than {DEEPEST} levels", problem_mark=event.start_mark
-            )
-
-
-class _Seen:
-    """Counts the nodes that aliases repeat, which is how a small file becomes a huge one."""
-
-    def __init__(self) -> None:
-        self._nodes: set[int] = set()
-        self._repeats = 0
-
-    def note(self, node: Any) -> None:
-        if id(node) in self._nodes:
-            self._repeats += 1
-        if self._repeats > MOST_REPEATS:
-            raise yaml.MarkedYAMLError(
-                problem="aliases repeat too much", problem_mark=node.start_mark
-            )
-        self._nodes.add(id(node))
-
-
-def _walk(node: Any, path: DataPath, seen: _Seen) -> Iterator[tuple[DataPath, int, str | None]]:
-    """Every path of a document with its line, and what YAML itself would let pass."""
-    seen.note(node)
-    yield path, node.start_mark.line + 1, None
-    if isinstance(node, yaml.MappingNode):
-        keys: set[str] = set()
-        for key, value in node.value:
-            name = str(key.value)
-            if name in keys:
-                yield (*path, name), key.start_mark.line + 1, "is given twice"
-                continue
-            keys.add(name)
-            yield from _walk(value, (*path, name), seen)
-            yield (*path, name), key.start_mark.line + 1, None
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield from _walk(value, (*path, index), seen)
-
-
-def _placed(problem: Problem, lines: dict[DataPath, int]) -> FileProblem:
-    """The line of a problem, or of the nearest thing around it that is in the file."""
-    path = problem.path
-    while path not in lines and path:
-        path = path[:-1]
-    return FileProblem(line=lines.get(path), path=problem.path, message=problem.message)

@@ -1,6 +1,12 @@
 """Publisher and subscriber libraries: one MQTT connection per flow. Knows only ``firedex.wire``."""
 
-from firedex_clients.errors import ClientError, ConnectionRefused, ServiceAbsent, ServiceRefused
+from firedex_clients.errors import (
+    ClientError,
+    ConnectionRefused,
+    NotAcknowledged,
+    ServiceAbsent,
+    ServiceRefused,
+)
 from firedex_clients.event import Event
 from firedex_clients.event_stream import EventStream
 from firedex_clients.publisher import Publisher
@@ -11,6 +17,7 @@ __all__ = [
     "ConnectionRefused",
     "Event",
     "EventStream",
+    "NotAcknowledged",
     "Publisher",
     "ServiceAbsent",
     "ServiceRefused",

@@ -8,7 +8,7 @@ from firedex_clients.errors import ClientError
 from firedex_clients.event import UNMANAGED_FLOW, UNMANAGED_PRIORITY
 from firedex_clients.flow_connection import FlowSettings
 
-__all__ = ["ClientPlan", "PlannedFlow", "plain_plan", "plan_of"]
+__all__ = ["ClientPlan", "PlannedFlow", "Translation", "plain_plan", "plan_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,26 @@ class ClientPlan:
 
     version: int
     flows: tuple[PlannedFlow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """What differs from the plan where something on the way translates addresses."""
+
+    source_address: str | None = None
+    gateway: tuple[str, int] | None = None
+
+    def applied_to(self, plan: ClientPlan) -> ClientPlan:
+        """The same connections, from and to where they really go."""
+        return replace(
+            plan,
+            flows=tuple(replace(flow, settings=self._of(flow.settings)) for flow in plan.flows),
+        )
+
+    def _of(self, settings: FlowSettings) -> FlowSettings:
+        host, port = self.gateway or (settings.host, settings.port)
+        source = self.source_address or settings.bind_address
+        return replace(settings, host=host, port=port, bind_address=source)
 
 
 def plan_of(configuration: Configuration, subscriber: str, wanted: Iterable[str]) -> ClientPlan:

@@ -67,13 +67,25 @@ class ConnectionLoop:
         with suppress(OSError):
             self._waker.send(b"\0")
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the loop's thread that asks."""
+        return threading.current_thread() is self._thread
+
     def stop(self) -> None:
-        """End the thread; connections must have been closed before."""
+        """End the thread, once it is done with what it does; connections must have been closed."""
         self._stopping = True
         self.call(lambda: None)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-        self.diallers.shutdown(wait=True, cancel_futures=True)
+        self.diallers.shutdown(wait=False, cancel_futures=True)
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end; whether it has come. Not for the loop's thread itself."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return False
+        self.diallers.shutdown(wait=True)
+        self._run_calls()  # what was opened last is closed again
+        return True
 
     # -- for the loop's own thread -----------------------------------------------------------------
 
@@ -116,12 +128,16 @@ class ConnectionLoop:
                     _safely(watch.on_readable)
                 if events & selectors.EVENT_WRITE and key.fd in self._selector.get_map():
                     _safely(watch.on_writable)
-            for _ in range(len(self._calls)):
-                _safely(self._calls.popleft())
+            self._run_calls()
             self._run_timers()
+        self._run_calls()  # nobody shall wait in vain
         self._selector.close()
         self._awake.close()
         self._waker.close()
+
+    def _run_calls(self) -> None:
+        for _ in range(len(self._calls)):
+            _safely(self._calls.popleft())
 
     def _wait_seconds(self) -> float:
         if self._calls:

@@ -3,6 +3,10 @@
 For each stream of events (see `event_stamp`) a subscription keeps the highest sequence number and
 the numbers below it that have not come. Memory is bounded: numbers further back than ``WINDOW``
 count as lost, and of very many streams the oldest are forgotten.
+
+Anybody can write a stamp: a stream belongs to its topic, so that who may not publish there cannot
+spoil it, and a number very far ahead is not believed, since all that follow would look old. If more
+come from there (we were away for long), they are counted beside those that go on as before.
 """
 
 from collections import OrderedDict, deque
@@ -12,28 +16,33 @@ __all__ = ["Seen", "Stream"]
 WINDOW = 4096
 BEFORE_FIRST = 64
 """How far back an event may be that comes after the first that was seen of its stream."""
+LONGEST_JUMP = 2**20
+"""A number further ahead than this is nobody's next."""
 MOST_STREAMS = 10_000
 
 
 class Stream:
     """One stream's numbers as one subscription sees them."""
 
-    __slots__ = ("_missing", "_order", "_uncounted", "highest", "lost", "told", "topic")
+    __slots__ = ("_ahead", "_missing", "_order", "_uncounted", "highest", "lost", "told")
 
-    def __init__(self, first: int, topic: str = "") -> None:
-        self.highest, self.topic = first, topic
+    def __init__(self, first: int) -> None:
+        self.highest = first
         self.told = 0
         self.lost = 0
         self._uncounted = set(range(max(first - BEFORE_FIRST, 1), first))
+        self._ahead: Stream | None = None
         self._missing: set[int] = set()
         self._order: deque[int] = deque()
 
-    def is_new(self, sequence: int) -> bool:
-        """Note that an event has come; False if it had come before."""
+    def is_new(self, sequence: int) -> bool | None:
+        """Note that an event has come; False if it had come before, None if that is no number."""
         if sequence == self.highest + 1:
             self.highest = sequence
             return True
         if sequence > self.highest:
+            if sequence > self.highest + LONGEST_JUMP:
+                return self._is_new_ahead(sequence)
             self._skip(sequence)
             return True
         if sequence in self._missing:
@@ -43,6 +52,13 @@ class Stream:
             self._uncounted.remove(sequence)
             return True
         return False
+
+    def _is_new_ahead(self, sequence: int) -> bool | None:
+        ahead = self._ahead
+        if ahead is None or not -WINDOW <= sequence - ahead.highest <= LONGEST_JUMP:
+            self._ahead = Stream(sequence)
+            return None
+        return ahead.is_new(sequence)
 
     def _skip(self, sequence: int) -> None:
         first, limit = self.highest + 1, sequence - WINDOW
@@ -61,34 +77,36 @@ class Stream:
     @property
     def missing(self) -> int:
         """How many have not come so far."""
-        return self.lost + len(self._missing)
+        ahead = 0 if self._ahead is None else self._ahead.missing
+        return self.lost + len(self._missing) + ahead
 
 
 class Seen:
     """All streams of one subscription."""
 
     def __init__(self) -> None:
-        self._streams: OrderedDict[bytes, Stream] = OrderedDict()
+        self._streams: OrderedDict[tuple[str, bytes], Stream] = OrderedDict()
         self._forgotten_missing = 0
 
-    def is_new(self, origin: bytes, sequence: int, topic: str = "") -> bool:
-        """Note that an event has come; False if it had come before."""
-        stream = self._streams.get(origin)
+    def is_new(self, topic: str, origin: bytes, sequence: int) -> bool | None:
+        """Note that an event has come; False if it had come before, None if that is no number."""
+        key = (topic, origin)
+        stream = self._streams.get(key)
         if stream is not None:
             return stream.is_new(sequence)
         if len(self._streams) >= MOST_STREAMS:
             _, gone = self._streams.popitem(last=False)
             self._forgotten_missing += gone.missing
-        self._streams[origin] = Stream(sequence, topic)
+        self._streams[key] = Stream(sequence)
         return True
 
     def take_missing(self) -> dict[str, int]:
         """How many events of each topic are missing that were not at the last time."""
         found: dict[str, int] = {}
-        for stream in self._streams.values():
+        for (topic, _), stream in self._streams.items():
             missing = stream.missing
             if missing > stream.told:
-                found[stream.topic] = found.get(stream.topic, 0) + missing - stream.told
+                found[topic] = found.get(topic, 0) + missing - stream.told
                 stream.told = missing
         return found
 

@@ -8,6 +8,8 @@
     ├── ConnectionRefused    an MQTT connection could not be opened
     │   └── PortInUse        because its local ports are taken
     ├── EventTooLarge        an event does not fit one datagram
+    ├── TooManyWaiting       no more events at QoS 1 or 2 can be kept until the broker is back
+    ├── NotAcknowledged      what was published at QoS 1 or 2 may not have reached the broker
     └── Closed               the subscriber or publisher has been left
 """
 
@@ -16,9 +18,11 @@ __all__ = [
     "Closed",
     "ConnectionRefused",
     "EventTooLarge",
+    "NotAcknowledged",
     "PortInUse",
     "ServiceAbsent",
     "ServiceRefused",
+    "TooManyWaiting",
 ]
 
 
@@ -44,6 +48,18 @@ class PortInUse(ConnectionRefused):
 
 class EventTooLarge(ClientError):
     """An event does not fit one datagram."""
+
+
+class TooManyWaiting(ClientError):
+    """As many events at QoS 1 and 2 wait for the broker as MQTT has numbers for."""
+
+
+class NotAcknowledged(ClientError):
+    """Events at QoS 1 or 2 were left behind; ``events`` says how many."""
+
+    def __init__(self, events: int) -> None:
+        super().__init__(f"{events} events at QoS 1 or 2 were not acknowledged by the broker")
+        self.events = events
 
 
 class Closed(ClientError):

@@ -85,6 +85,10 @@ class FlowConnection(Protocol):
         """Say goodbye and end for good."""
 
     @property
+    def unsubscribing(self) -> bool:
+        """Whether the broker has yet to acknowledge that a filter is wanted no more."""
+
+    @property
     def closed(self) -> bool:
         """Whether all is said and the socket closed."""
 

@@ -1,8 +1,8 @@
 """All connections of a subscriber, and moving filters between them: make before break.
 
 Runs in the loop's thread. A filter that must move is subscribed on its new connection first; only
-when that is granted is it unsubscribed on the others. A connection without filters stays for a
-moment, for what is still under way, and is closed then.
+when that is granted is it unsubscribed on the others. A connection without filters stays until the
+broker has acknowledged that, and for a moment more, for what is still under way; then it is closed.
 """
 
 import logging
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from firedex_clients.client_plan import ClientPlan, PlannedFlow
-from firedex_clients.connection_loop import ConnectionLoop
+from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.flow_connection import FlowConnection, FlowListener, Wanted
 
 __all__ = ["FlowSet", "Place"]
@@ -21,6 +21,8 @@ log = logging.getLogger("firedex.clients")
 
 LINGER_SECONDS = 0.5
 """A connection that is wanted no more is closed when nothing has come for so long."""
+LONGEST_GOODBYE_SECONDS = 30.0
+"""How long a broker may take to acknowledge that nothing is wanted; it may never come back."""
 Key = tuple[object, bool]
 MakeConnection = Callable[[PlannedFlow, FlowListener], FlowConnection]
 
@@ -31,6 +33,8 @@ class Place:
     def __init__(self, connection: FlowConnection, flow: PlannedFlow, version: int) -> None:
         self.connection, self.flow, self.version = connection, flow, version
         self.last_event = 0.0
+        self.idle_since: float | None = None
+        self.closing: Timer | None = None
         self.matching: dict[str, Any] = {}
         self.matching_for: tuple[int, int] = (-1, -1)
         self._moved_here: dict[str, int | None] = {}
@@ -148,20 +152,31 @@ class FlowSet:
         self._retire()
 
     def _retire(self) -> None:
-        now = time.monotonic()
         for place in self.places():
-            if not place.connection.wanted:
-                place.last_event = max(place.last_event, now)
-                self._loop.later(LINGER_SECONDS, partial(self._close_if_quiet, place))
+            if place.connection.wanted:
+                place.idle_since = None
+                if place.closing is not None:
+                    place.closing.cancel()
+            elif place.idle_since is None:
+                place.idle_since = time.monotonic()
+                self._close_later(place, LINGER_SECONDS)
+
+    def _close_later(self, place: Place, seconds: float) -> None:
+        place.closing = self._loop.later(seconds, partial(self._close_if_quiet, place))
 
     def _close_if_quiet(self, place: Place) -> None:
-        if place.connection.wanted or id(place.connection) not in self._of:
+        if place.idle_since is None or id(place.connection) not in self._of:
             return
-        quiet = time.monotonic() - place.last_event
-        if quiet < LINGER_SECONDS - 0.01:
-            self._loop.later(LINGER_SECONDS - quiet, lambda: self._close_if_quiet(place))
+        now = time.monotonic()
+        if place.connection.unsubscribing and now < place.idle_since + LONGEST_GOODBYE_SECONDS:
+            # Until the broker knows, it may send; and a session that lasts holds what it sent.
+            self._close_later(place, LINGER_SECONDS)
             return
-        self._remove(place)
+        missing = max(place.idle_since, place.last_event) + LINGER_SECONDS - now
+        if missing > 0:
+            self._close_later(place, missing)
+        else:
+            self._remove(place)
 
     def _remove(self, place: Place) -> None:
         place.connection.close()

@@ -50,6 +50,7 @@ def open_connection(
     if not answered.wait(PATIENCE_SECONDS):
         refusals.append("no answer in time")
     if refusals:
+        client.disconnect()
         client.loop_stop()
         raise ConnectionRefused(f"{host}:{port}: {refusals[0]}")
     return client

@@ -70,12 +70,12 @@ class PlanFollower:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
+    def stop(self, *, wait: bool = True) -> None:
         """End both threads; reports what is left, if the service is there."""
         self._stop.set()
         if self._stream is not None:
             self._stream.close()
-        for thread in self._threads:
+        for thread in self._threads if wait else ():
             thread.join(timeout=REPORT_SECONDS)
 
     def register_again(self) -> None:

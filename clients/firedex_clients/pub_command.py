@@ -1,5 +1,7 @@
 """``firedex pub``: events published from the command line."""
 
+import os
+import socket
 import sys
 
 import click
@@ -18,7 +20,7 @@ __all__ = ["pub"]
 @click.option("-m", "--message", help="The payload; without, every line of the input is an event.")
 @click.option("--broker", type=HOST_PORT, default="127.0.0.1:1883", show_default=True,
               help="With --transport udp, the gateway's MQTT-SN port.")  # fmt: skip
-@click.option("--id", "name", default="firedex-pub", show_default=True)
+@click.option("--id", "name", help="Of this publisher; by default of the process.")
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=0, show_default=True)
 @click.option("-r", "--retain", is_flag=True)
 @click.option("--mqtt", "version", type=click.Choice(["5", "3.1.1"]), default="5",
@@ -34,7 +36,7 @@ def pub(
     topic: str,
     message: str | None,
     broker: tuple[str, int],
-    name: str,
+    name: str | None,
     qos: int,
     retain: bool,
     version: str,
@@ -50,7 +52,7 @@ def pub(
     try:
         publisher = Publisher(
             *broker,
-            id=name,
+            id=name or default_name(),
             version=version,
             transport="udp" if transport == "udp" else "tcp",
             stamped=not unstamped,
@@ -71,3 +73,8 @@ def pub(
     except (ClientError, ValueError) as error:
         click.echo(f"firedex: {error}", err=True)
         sys.exit(2)
+
+
+def default_name() -> str:
+    """Another for each process: of two with one name, a broker throws the first out."""
+    return f"firedex-pub-{socket.gethostname().split('.')[0]}-{os.getpid()}"

@@ -5,7 +5,7 @@ from collections import deque
 from types import TracebackType
 
 from paho.mqtt.client import MQTTMessageInfo
-from paho.mqtt.enums import MQTTProtocolVersion
+from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -14,7 +14,7 @@ from firedex.wire import Publication, PublisherRegistration, Topic
 from firedex.wire import Publisher as PublisherValue
 from firedex.wire.mqtt_names import check_topic
 from firedex.wire.workload import Arrivals, Transport
-from firedex_clients.errors import ClientError, ServiceAbsent
+from firedex_clients.errors import ClientError, NotAcknowledged, ServiceAbsent, TooManyWaiting
 from firedex_clients.mqtt_connection import open_connection
 from firedex_clients.service_client import ClockOffset, ServiceClient
 from firedex_clients.sn_publishing import SnPublishing
@@ -59,6 +59,8 @@ class Publisher:
         self._declared: dict[str, tuple[Topic, Publication]] = {}
         self._streams: dict[str, tuple[bytes, int]] = {}
         self._pending: deque[MQTTMessageInfo] = deque()
+        self._unsent: MQTTMessageInfo | None = None
+        """The last event at QoS 0, if it may still be on its way to the socket."""
         self._sensor: SnPublishing | None = None
         self.clock_offset: ClockOffset | None = None
         """The service's clock minus ours, once it has been asked."""
@@ -114,16 +116,31 @@ class Publisher:
             self._sensor.close()
             self._sensor = None
             return
+        try:
+            left = self._wait_for_pending()
+        finally:
+            self._client.disconnect()
+            self._client.loop_stop()
+        if left and kind is None:
+            raise NotAcknowledged(left)
+
+    def _wait_for_pending(self) -> int:
+        """Until all is acknowledged, or too long; how many are not."""
         until = time.monotonic() + PATIENCE_SECONDS
-        for pending in self._pending:
-            pending.wait_for_publish(max(until - time.monotonic(), 0.0))
-        self._client.disconnect()
-        self._client.loop_stop()
+        if self._unsent is not None and self._client.is_connected():
+            self._unsent.wait_for_publish(PATIENCE_SECONDS)
+        while self._pending:
+            self._pending[0].wait_for_publish(max(until - time.monotonic(), 0.0))
+            if not self._pending[0].is_published():
+                return sum(not each.is_published() for each in self._pending)
+            self._pending.popleft()
+        return 0
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> str:
         """Publish one event; return its id (empty if it is not stamped).
 
-        At QoS 1 and 2 it is kept and sent again until the broker has it, across reconnects too.
+        At QoS 1 and 2 it is kept and sent again until the broker has it, across reconnects too;
+        over MQTT-SN that is waited for. Leaving says if some were never acknowledged.
         """
         check_topic(topic)
         stamp = self._stamp(topic) if self._stamped else None
@@ -136,11 +153,20 @@ class Publisher:
         if self._sensor is not None:
             self._sensor.publish(topic, payload, qos=qos, retain=retain)
         else:
-            sent = self._client.publish(topic, payload, qos, retain, properties)
-            self._pending.append(sent)
-            while self._pending and _is_done(self._pending[0]):
-                self._pending.popleft()
+            self._note(self._client.publish(topic, payload, qos, retain, properties), qos)
         return "" if stamp is None else stamp.event_id
+
+    def _note(self, sent: MQTTMessageInfo, qos: int) -> None:
+        if qos == 0:
+            self._unsent = sent if sent.rc == MQTTErrorCode.MQTT_ERR_SUCCESS else None
+            return
+        if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
+            raise TooManyWaiting(f"{len(self._pending)} events wait for {self._host}:{self._port}")
+        # Without a connection paho says that there is none, but keeps the event all the same.
+        sent.rc = MQTTErrorCode.MQTT_ERR_SUCCESS
+        self._pending.append(sent)
+        while self._pending and self._pending[0].is_published():
+            self._pending.popleft()
 
     def _stamp(self, topic: str) -> EventStamp:
         origin, sequence = self._streams.get(topic) or (new_origin(), 0)
@@ -151,10 +177,3 @@ class Publisher:
 
 
 _VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
-
-
-def _is_done(info: MQTTMessageInfo) -> bool:
-    try:
-        return info.is_published()
-    except (ValueError, RuntimeError):  # it was published while there was no connection
-        return True

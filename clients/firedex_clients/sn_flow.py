@@ -8,6 +8,7 @@ import errno
 import logging
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,6 +46,7 @@ from firedex_clients.flow_connection import (
     FlowSettings,
     Wanted,
 )
+from firedex_clients.flow_filters import FlowFilters
 
 __all__ = ["SnFlow"]
 
@@ -72,7 +74,7 @@ class _Asked:
     tries: int = 1
 
 
-class SnFlow:
+class SnFlow(FlowFilters):
     """Connects from its flow's two ports in turn, and again whenever the gateway is lost."""
 
     def __init__(
@@ -84,12 +86,9 @@ class SnFlow:
         client_id: str,
         lasting: bool = False,
     ) -> None:
+        super().__init__(lasting=lasting)
         self._loop, self.settings, self._listener = loop, settings, listener
-        self._client_id, self._lasting = client_id, lasting
-        self.wanted: dict[str, Wanted] = {}
-        self.granted: set[str] = set()
-        self.leaving: dict[str, int] = {}
-        self.connects = self.revision = 0
+        self._client_id = client_id
         self._back_off = BackOff()
         self._socket: socket.socket | None = None
         self._asked: dict[int, _Asked] = {}
@@ -132,23 +131,19 @@ class SnFlow:
 
     def want(self, wanted: Wanted) -> None:
         """Subscribe, now or as soon as there is a connection."""
-        self.wanted[wanted.filter] = wanted
-        self.leaving.pop(wanted.filter, None)
-        self.revision += 1
+        self._add(wanted)
         if self._up:
             self._subscribe(wanted)
 
     def unwant(self, name: str) -> None:
         """Unsubscribe."""
-        if self.wanted.pop(name, None) is None:
-            return
-        self.granted.discard(name)
-        self.revision += 1
-        if self._up:
-            self.revision += 1
-            self.leaving[name] = self.revision
-            number = self._new_id()
-            self._ask(number, Unsubscribe(message_id=number, topic=name), name)
+        if self._remove(name, up=self._up) and self._up:
+            self._unsubscribe(name)
+
+    def _unsubscribe(self, name: str) -> None:
+        number = self._new_id()
+        self._ask(number, Unsubscribe(message_id=number, topic=name), name)
+        self._unsubscription_sent(name, number)
 
     def close(self) -> None:
         """Say goodbye and end for good."""
@@ -158,6 +153,10 @@ class SnFlow:
         if self._socket is None:
             self._closed = True
             return
+        if self._lasting:
+            # The gateway keeps the session at the broker: let it collect nothing more.
+            for number, name in enumerate(self.wanted, start=1):
+                self._say(Unsubscribe(message_id=number, topic=name))
         self._say(Disconnect())
         self._loop.later(FAREWELL_SECONDS, self._end)
 
@@ -193,9 +192,8 @@ class SnFlow:
         if self._ticking is not None:
             self._ticking.cancel()
         self._socket, self._up = None, False
-        self.granted.clear()
         self._asked.clear()
-        self.leaving.clear()
+        self._nothing_in_force()
         self._listener.lost(self)
 
     def _lost(self, why: str) -> None:
@@ -275,35 +273,29 @@ class SnFlow:
     # -- messages ----------------------------------------------------------------------------------
 
     def _on_message(self, message: Message) -> None:
-        if isinstance(message, Publish):
-            self._on_publish(message)
-        elif isinstance(message, Connack):
-            self._on_connack(message)
-        elif isinstance(message, Suback):
-            self._on_suback(message)
-        elif isinstance(message, Register):
-            self._topics[message.topic_id] = message.topic
-            answer = Regack(topic_id=message.topic_id, message_id=message.message_id, return_code=0)
-            self._say(answer)
-        elif isinstance(message, Pubrel):
-            self._received.discard(message.message_id)
-            self._say(Pubcomp(message_id=message.message_id))
-        elif isinstance(message, Disconnect):
-            if self._closing:
-                self._end()
-            else:
-                self._lost("the gateway says goodbye")
-        elif not isinstance(message, PingResp):
-            number = getattr(message, "message_id", None)
-            asked = None if number is None else self._asked.pop(number, None)
-            if asked is not None and isinstance(message, Unsuback):
-                last = self.leaving.get(asked.name)
-                self._loop.later(LEAVING_SECONDS, partial(self._has_left, asked.name, last))
+        handler = _HANDLERS.get(type(message))
+        if handler is not None:
+            handler(self, message)
 
-    def _has_left(self, name: str, time_of: int | None) -> None:
-        if self.leaving.get(name) == time_of:
-            self.leaving.pop(name, None)
-            self.revision += 1
+    def _on_register(self, message: Register) -> None:
+        self._topics[message.topic_id] = message.topic
+        code = ReturnCode.ACCEPTED
+        self._say(
+            Regack(topic_id=message.topic_id, message_id=message.message_id, return_code=code)
+        )
+
+    def _on_pubrel(self, message: Pubrel) -> None:
+        self._received.discard(message.message_id)
+        self._say(Pubcomp(message_id=message.message_id))
+
+    def _on_ping(self, _: PingReq) -> None:
+        self._say(PingResp())
+
+    def _on_disconnect(self, _: Disconnect) -> None:
+        if self._closing:
+            self._end()
+        else:
+            self._lost("the gateway says goodbye")
 
     def _on_connack(self, message: Connack) -> None:
         if self._asked.pop(CONNECTING, None) is None:
@@ -314,6 +306,8 @@ class SnFlow:
         self._back_off.succeeded()
         self._up = True
         self.connects += 1
+        for name in self._take_stale():
+            self._unsubscribe(name)
         for wanted in self.wanted.values():
             self._subscribe(wanted)
 
@@ -335,6 +329,12 @@ class SnFlow:
         if asked.name in self.wanted:
             self.granted.add(asked.name)
             self._listener.granted(self, asked.name)
+
+    def _on_unsuback(self, message: Unsuback) -> None:
+        self._asked.pop(message.message_id, None)
+        left = self._unsubscription_acknowledged(message.message_id)
+        if left is not None:
+            self._loop.later(LEAVING_SECONDS, partial(self._has_left, *left))
 
     def _on_publish(self, message: Publish) -> None:
         topic = self._topic(message)
@@ -362,3 +362,15 @@ class SnFlow:
         if message.kind == TopicKind.SHORT:
             return message.topic_id.to_bytes(2, "big").decode("utf-8", "replace")
         return self._topics.get(message.topic_id) if message.kind == TopicKind.NORMAL else None
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    Publish: SnFlow._on_publish,
+    Connack: SnFlow._on_connack,
+    Suback: SnFlow._on_suback,
+    Unsuback: SnFlow._on_unsuback,
+    Register: SnFlow._on_register,
+    Pubrel: SnFlow._on_pubrel,
+    PingReq: SnFlow._on_ping,
+    Disconnect: SnFlow._on_disconnect,
+}

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from firedex.mqtt_sn import (
@@ -38,6 +39,17 @@ SHORT_BYTES = 2
 T = TypeVar("T")
 
 
+class _Forgotten(ConnectionRefused):
+    """The gateway does not know us, or a topic, any more."""
+
+
+def _check(topic: str, answer: Puback) -> None:
+    if answer.return_code != ReturnCode.ACCEPTED:
+        unknown = answer.return_code == ReturnCode.INVALID_TOPIC_ID
+        kind = _Forgotten if unknown else ConnectionRefused
+        raise kind(f"{topic!r}: code {answer.return_code}")
+
+
 class SnPublishing:
     """A publisher's session with an MQTT-SN gateway; begins anew when the gateway has forgotten."""
 
@@ -52,8 +64,15 @@ class SnPublishing:
 
     def open(self) -> None:
         """Connect."""
-        self._socket.connect(self._where)
-        self._connect()
+        host, port = self._where
+        try:
+            self._socket.connect(self._where)
+            self._connect()
+        except BaseException as error:
+            self._socket.close()
+            if isinstance(error, OSError):
+                raise ConnectionRefused(f"{host}:{port}: {error}") from error
+            raise
         self._keeper.start()
 
     def _connect(self) -> None:
@@ -67,38 +86,55 @@ class SnPublishing:
     def close(self) -> None:
         """Say goodbye."""
         self._stop.set()
-        with self._lock, suppress(OSError):
-            self._socket.send(encode(Disconnect()))
+        with self._lock, suppress(ConnectionRefused):
+            self._send(Disconnect())
         self._keeper.join(RETRY_SECONDS * MOST_TRIES)
         self._socket.close()
 
     def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> None:
-        """One event; at QoS 1 and 2 it returns when the broker has it."""
+        """One event; at QoS 1 and 2 it returns when the broker has it.
+
+        Should the gateway have forgotten us or the topic (it was restarted), once more from the
+        beginning.
+        """
         if len(payload) > LARGEST_UDP_PAYLOAD_BYTES:
             raise EventTooLarge(
                 f"{len(payload)} bytes with the stamp; one datagram takes "
                 f"{LARGEST_UDP_PAYLOAD_BYTES}"
             )
         with self._lock:
-            kind, number = self._topic(topic)
-            message_id = self._new_id() if qos else 0
-            event = Publish(
-                topic_id=number,
-                payload=payload,
-                kind=kind,
-                message_id=message_id,
-                qos=qos,
-                retain=retain,
-            )
-            if qos == 0:
-                self._socket.send(encode(event))
-            elif qos == 1:
-                answer = self._ask(event, Puback, message_id)
-                if answer.return_code != ReturnCode.ACCEPTED:
-                    raise ConnectionRefused(f"{topic!r}: code {answer.return_code}")
-            else:
-                self._ask(event, Pubrec, message_id)
-                self._ask(Pubrel(message_id=message_id), Pubcomp, message_id)
+            try:
+                self._publish(topic, payload, qos, retain)
+            except _Forgotten:
+                self._connect()
+                self._publish(topic, payload, qos, retain)
+
+    def _publish(self, topic: str, payload: bytes, qos: int, retain: bool) -> None:
+        kind, number = self._topic(topic)
+        message_id = self._new_id() if qos else 0
+        event = Publish(
+            topic_id=number, payload=payload, kind=kind, message_id=message_id, qos=qos,
+            retain=retain,
+        )  # fmt: skip
+        if qos == 0:
+            self._send(event)
+        elif qos == 1:
+            _check(topic, self._ask(event, Puback, message_id))
+        else:
+            answer = self._ask(event, (Pubrec, Puback), message_id)
+            if isinstance(answer, Puback):  # only to refuse
+                _check(topic, answer)
+                return
+            self._ask(Pubrel(message_id=message_id), Pubcomp, message_id)
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._socket.send(encode(message))
+        except ConnectionRefusedError:
+            pass  # nobody listened to the one before: as lost as any datagram may be
+        except OSError as error:
+            host, port = self._where
+            raise ConnectionRefused(f"{host}:{port}: {error}") from error
 
     def _topic(self, topic: str) -> tuple[TopicKind, int]:
         short = topic.encode()
@@ -117,17 +153,24 @@ class SnPublishing:
         self._next_id = self._next_id % 0xFFFF + 1
         return self._next_id
 
-    def _ask(self, question: Message, answer: type[T], message_id: int | None = None) -> T:
+    def _ask(
+        self,
+        question: Message,
+        answer: type[T] | tuple[type[T], ...],
+        message_id: int | None = None,
+    ) -> T:
         """Ask until it is answered; whatever else comes meanwhile is passed over."""
         host, port = self._where
         with self._lock:
-            for _ in range(MOST_TRIES):
-                self._socket.send(encode(question))
+            for turn in range(MOST_TRIES):
+                if turn and isinstance(question, Publish):
+                    question = replace(question, dup=True)
+                self._send(question)
                 until = time.monotonic() + RETRY_SECONDS
                 while (left := until - time.monotonic()) > 0:
                     found = self._receive(left)
                     if isinstance(found, Disconnect) and not isinstance(question, Connect):
-                        raise ConnectionRefused(f"{host}:{port}: the gateway has forgotten us")
+                        raise _Forgotten(f"{host}:{port}: the gateway has forgotten us")
                     if isinstance(found, answer) and message_id in (
                         None,
                         getattr(found, "message_id", None),
@@ -141,11 +184,14 @@ class SnPublishing:
             return decode(self._socket.recv(65_536))
         except (TimeoutError, ConnectionRefusedError, MalformedMessage):
             return None
+        except OSError as error:
+            host, port = self._where
+            raise ConnectionRefused(f"{host}:{port}: {error}") from error
 
     def _keep_alive(self) -> None:
         while not self._stop.wait(KEEP_ALIVE_SECONDS / 4):
             try:
                 self._ask(PingReq(), PingResp)
-            except (ConnectionRefused, OSError):
-                with suppress(ConnectionRefused, OSError):
+            except ConnectionRefused:
+                with suppress(ConnectionRefused):
                     self._connect()

@@ -6,6 +6,7 @@ import sys
 import time
 from ipaddress import IPv4Address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -24,7 +25,7 @@ __all__ = ["sub"]
     short_help="Subscribe and print events.",
     epilog="Example: firedex sub 'smoke/#' --utility 10 -v",
 )
-@click.argument("filters", nargs=-1, required=True, metavar="FILTER...")
+@click.argument("filters", nargs=-1, metavar="FILTER...")
 @click.option("--utility", type=click.FloatRange(min=0, min_open=True), default=1.0,
               show_default=True, help="What they are worth: a logarithm's weight.")  # fmt: skip
 @click.option("--service", type=HTTP_URL, default="http://127.0.0.1:8088", show_default=True,
@@ -70,7 +71,11 @@ def sub(
 
     In the manner of mosquitto_sub; exit code 27 if the wait ends before the count, as there.
     """
+    if not filters and not list_topics:
+        raise click.UsageError("name at least one FILTER, or ask for --topics")
     name = name or f"{socket.gethostname().split('.')[0]}-{time.time_ns() % 10**9}"
+    kept: list[Event] = []
+    taken = 0
     try:
         subscriber = Subscriber(
             service,
@@ -94,9 +99,8 @@ def sub(
                 qos=qos,
                 deadline_seconds=deadline_seconds,
             )
-        kept: list[Event] = []
         with subscriber:
-            taken, until = 0, None if wait_seconds is None else time.monotonic() + wait_seconds
+            until = None if wait_seconds is None else time.monotonic() + wait_seconds
             while count is None or taken < count:
                 left = None if until is None else max(until - time.monotonic(), 0.0)
                 event = one.take(left)
@@ -125,7 +129,7 @@ def _say(text: str) -> None:
 
 def _own_address(service: str) -> str:
     """The address that this machine has towards the service."""
-    host = service.removeprefix("http://").split("/")[0].rpartition(":")[0] or "127.0.0.1"
+    host = urlsplit(service).hostname or "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, 9))

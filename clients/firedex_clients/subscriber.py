@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
@@ -17,14 +18,17 @@ from firedex.wire import (
     SubscriberRegistration,
     Subscription,
     Utility,
-    WireError,
-    from_json,
-    to_json,
 )
 from firedex.wire import Subscriber as SubscriberValue
 from firedex.wire.addresses import parse_host_port
 from firedex.wire.workload import Transport
-from firedex_clients.client_plan import ClientPlan, PlannedFlow, plain_plan, plan_of
+from firedex_clients.client_plan import (
+    ClientPlan,
+    PlannedFlow,
+    Translation,
+    plain_plan,
+    plan_of,
+)
 from firedex_clients.connection_loop import ConnectionLoop
 from firedex_clients.errors import ClientError, Closed, ConnectionRefused, ServiceAbsent
 from firedex_clients.event import Event, OnEvent
@@ -32,6 +36,7 @@ from firedex_clients.event_stream import EventStream
 from firedex_clients.flow_connection import FlowConnection, FlowListener
 from firedex_clients.flow_set import FlowSet
 from firedex_clients.flow_statistics import FlowStatistics
+from firedex_clients.plan_file import read_plan, write_plan
 from firedex_clients.plan_following import REPORT_SECONDS, PlanFollower
 from firedex_clients.service_client import ClockOffset, ServiceClient
 from firedex_clients.sn_flow import SnFlow
@@ -43,6 +48,8 @@ __all__ = ["Event", "Subscriber"]
 log = logging.getLogger("firedex.clients")
 PATIENCE_SECONDS = 10.0
 FAREWELL_SECONDS = 2.0
+CLOSED_SECONDS = 0.005
+"""Between looks whether all is closed."""
 
 
 class Subscriber:
@@ -52,7 +59,9 @@ class Subscriber:
     connections: it must be quick. Without it, ``subscribe`` returns a stream to iterate over.
 
     ``broker`` (HOST:PORT) is where one plain connection goes if the service was never there, until
-    it is; ``plan_file`` keeps the last plan for a start without the service.
+    it is; ``plan_file`` keeps the last plan for a start without the service. Where something on the
+    way translates addresses, ``source_address`` is where connections leave from, and ``gateway``
+    (HOST:PORT) where they go, instead of what the plan says.
     """
 
     def __init__(
@@ -69,11 +78,17 @@ class Subscriber:
         plan_file: Path | None = None,
         on_delivery: OnDelivery | None = None,
         report_seconds: float = REPORT_SECONDS,
+        source_address: str | None = None,
+        gateway: str | None = None,
     ) -> None:
         self._service = ServiceClient(service_url, token)
         self._id, self._switch, self._role, self._transport = id, switch, role, transport
         self._address = IPv4Address(address)
         self._broker = None if broker is None else parse_host_port(broker)
+        self._translation = Translation(
+            source_address=source_address,
+            gateway=None if gateway is None else parse_host_port(gateway),
+        )
         self._plan_file = plan_file
         self._report_seconds = report_seconds
         self._statistics = FlowStatistics(id)
@@ -84,6 +99,7 @@ class Subscriber:
         self._loop: ConnectionLoop | None = None
         self._flows: FlowSet | None = None
         self._follower: PlanFollower | None = None
+        self._levels: dict[tuple[str, int], int] = {}
         self._settled = threading.Event()
         self._refusal: Exception | None = None
 
@@ -172,7 +188,7 @@ class Subscriber:
             self._configuration = self._register()
         except ServiceAbsent:
             registered = False
-            self._configuration = self._kept_plan()
+            self._configuration = read_plan(self._plan_file)
             if self._configuration is None and self._broker is None:
                 raise
             log.warning("%s: the service is away; %s", self._id, self._how_without())
@@ -192,7 +208,7 @@ class Subscriber:
         except BaseException:
             self._close()
             raise
-        self._keep_plan()
+        write_plan(self._plan_file, self._configuration)
         self._follower.start(registered=registered)
         return self
 
@@ -224,15 +240,16 @@ class Subscriber:
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
+        """Also out of a callback, where the loop's thread is this one and cannot be waited for."""
+        loop, flows = self._loop, self._flows
+        wait = loop is None or not loop.is_current
         if self._follower is not None and self._follower.started:
-            self._follower.stop()
+            self._follower.stop(wait=wait)
         self._follower = None
-        if self._loop is not None and self._flows is not None:
-            leaving = self._in_loop(self._flows.close)
-            until = time.monotonic() + FAREWELL_SECONDS
-            while time.monotonic() < until and not all(each.closed for each in leaving):
-                time.sleep(0.005)
-            self._loop.stop()
+        if loop is not None and flows is not None:
+            loop.call(partial(_say_goodbye, loop, flows))
+            if wait and not loop.join(PATIENCE_SECONDS):
+                log.warning("%s: a callback has not returned; all ends when it does", self._id)
         self._loop = self._flows = None
         self._settled.clear()
         self._refusal = None
@@ -254,25 +271,6 @@ class Subscriber:
         )
         return self._service.register_subscriber(registration)
 
-    def _kept_plan(self) -> Configuration | None:
-        if self._plan_file is None or not self._plan_file.exists():
-            return None
-        try:
-            return from_json(Configuration, self._plan_file.read_text(), tolerant=True)
-        except (OSError, WireError) as error:
-            log.warning("%s: no plan can be read there: %s", self._plan_file, error)
-            return None
-
-    def _keep_plan(self) -> None:
-        if self._plan_file is None or self._configuration is None:
-            return
-        try:
-            unfinished = self._plan_file.with_suffix(self._plan_file.suffix + ".unfinished")
-            unfinished.write_text(to_json(self._configuration))
-            unfinished.rename(self._plan_file)
-        except OSError as error:
-            log.warning("%s: the plan cannot be kept there: %s", self._plan_file, error)
-
     def _new_plan(self, configuration: Configuration) -> None:
         """In the follower's thread."""
         old = self._configuration
@@ -283,7 +281,7 @@ class Subscriber:
             log.info("%s: plan %d after plan %d", self._id, configuration.version, old.version)
         self._settled.clear()
         self._configuration = configuration
-        self._keep_plan()
+        write_plan(self._plan_file, self._configuration)
         if self._loop is not None:
             self._loop.call(self._apply_present)
 
@@ -291,7 +289,7 @@ class Subscriber:
         wanted = self._subscriptions.all()
         names = [each.filter for each in wanted]
         if self._configuration is not None:
-            return plan_of(self._configuration, self._id, names)
+            return self._translation.applied_to(plan_of(self._configuration, self._id, names))
         host, port = self._broker or ("", 0)
         lasting = any(each.subscription.qos for each in wanted)
         return plain_plan(host, port, names, lasting=lasting)
@@ -315,8 +313,18 @@ class Subscriber:
         # Two connections may stand side by side while filters move, also of one flow.
         client_id = f"{self._id}-{flow.number}" + (f"-{ports[0]}" if ports else "")
         client_id += "-lasting" if flow.lasting else ""
-        kind = SnFlow if flow.settings.transport == "udp" else TcpFlow
-        return kind(self._loop, flow.settings, listener, client_id=client_id, lasting=flow.lasting)
+        if flow.settings.transport == "udp":
+            return SnFlow(
+                self._loop, flow.settings, listener, client_id=client_id, lasting=flow.lasting
+            )
+        return TcpFlow(
+            self._loop,
+            flow.settings,
+            listener,
+            client_id=client_id,
+            lasting=flow.lasting,
+            levels=self._levels,
+        )
 
     def _take_statistics(self, offset: ClockOffset | None) -> tuple[Statistics, ...]:
         seconds = None if offset is None else offset.seconds
@@ -349,6 +357,20 @@ class Subscriber:
             raise Closed(f"subscriber {self._id!r} has been left")
         self._loop.call(do)
         return done.result(PATIENCE_SECONDS)
+
+
+def _say_goodbye(loop: ConnectionLoop, flows: FlowSet) -> None:
+    """In the loop's thread, which ends when all connections have."""
+    leaving = tuple(flows.close())
+    until = time.monotonic() + FAREWELL_SECONDS
+
+    def stop_when_closed() -> None:
+        if all(each.closed for each in leaving) or time.monotonic() > until:
+            loop.stop()
+        else:
+            loop.later(CLOSED_SECONDS, stop_when_closed)
+
+    stop_when_closed()
 
 
 class _Listener:

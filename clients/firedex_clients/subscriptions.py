@@ -1,8 +1,9 @@
 """A subscriber's subscriptions, and handing each event to those that it belongs to.
 
 Runs in the loop's thread, once for every event. An event that is stamped reaches a subscription
-once, whatever number of connections and filters it came over; of one that is not, nobody can tell
-whether it has come before, so while a filter moves it may come twice.
+once, whatever number of connections and filters it came over; of one that is not (or whose stamp
+cannot be believed), nobody can tell whether it has come before, so while a filter moves it may come
+twice. What callbacks raise is told in the log and harms nothing else.
 """
 
 import logging
@@ -115,10 +116,12 @@ class Subscriptions:
             event_id = published_at = None
             if stamp is not None:
                 origin, sequence, nanoseconds = stamp
-                if not subscribed.seen.is_new(origin, sequence, topic):
+                is_new = subscribed.seen.is_new(topic, origin, sequence)
+                if is_new:
+                    event_id, published_at = f"{origin.hex()}-{sequence}", nanoseconds / 1e9
+                elif is_new is not None:
                     subscribed.duplicates += 1
                     continue
-                event_id, published_at = f"{origin.hex()}-{sequence}", nanoseconds / 1e9
             event = Event(
                 topic,
                 subscribed.filter,
@@ -134,11 +137,8 @@ class Subscriptions:
             )
             self._statistics.count(event)
             if self.on_delivery is not None:
-                self.on_delivery(event)
-            try:
-                subscribed.on_event(event)
-            except Exception:
-                log.exception("on_event of %r raised", subscribed.filter)
+                _tell(self.on_delivery, event)
+            _tell(subscribed.on_event, event)
 
     def _matching(self, place: Place, topic: str) -> list[Subscribed]:
         """Whose filters on a connection match a topic; remembered until filters change."""
@@ -157,3 +157,11 @@ class Subscriptions:
             if len(place.matching) < MOST_REMEMBERED:
                 place.matching[topic] = found
         return found
+
+
+def _tell(callback: OnEvent, event: Event) -> None:
+    """Also ``sys.exit`` must not end the thread that reads all connections."""
+    try:
+        callback(event)
+    except BaseException:
+        log.exception("a callback for an event of %r raised", event.filter)

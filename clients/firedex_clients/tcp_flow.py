@@ -5,7 +5,6 @@ import logging
 import socket
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from firedex.mqtt_level_choice import LevelChoice
 from firedex.wire.mqtt_names import has_wildcard
 from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.errors import ConnectionRefused, PortInUse
@@ -26,6 +26,8 @@ from firedex_clients.flow_connection import (
     FlowSettings,
     Wanted,
 )
+from firedex_clients.flow_filters import FlowFilters
+from firedex_clients.held_farewell import HeldFarewell
 from firedex_clients.read_ahead_client import ReadAheadClient
 
 __all__ = ["TcpFlow"]
@@ -36,21 +38,20 @@ KEEP_ALIVE_SECONDS = 15
 CONNACK_SECONDS = 5.0
 FIRST_CONNACK_SECONDS = 2.0
 DIAL_SECONDS = 3.0
-FAREWELL_SECONDS = 1.0
 SESSION_SECONDS = 300
 PACKETS_AT_ONCE = 200
 UNSUPPORTED_VERSION = 0x84
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-V3, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
+V5 = MQTTProtocolVersion.MQTTv5
 RETAINED_SEND, RETAINED_IF_NEW, RETAINED_NOT = 0, 1, 2
 
 
-class TcpFlow:
+class TcpFlow(FlowFilters):
     """Connects from its flow's two ports in turn, and again whenever the connection is lost.
 
     A flow with a filter at QoS 1 or 2 (``lasting``) keeps its session at the broker, so that
     nothing published while it reconnects is missed, not even after a crash. It speaks MQTT 5, or
-    3.1.1 where the broker knows no better.
+    3.1.1 where the broker knows no better; ``levels`` is what is known of that, by host and port.
     """
 
     def __init__(
@@ -61,22 +62,20 @@ class TcpFlow:
         *,
         client_id: str,
         lasting: bool = False,
-        version: MQTTProtocolVersion | None = None,
+        levels: dict[tuple[str, int], int] | None = None,
     ) -> None:
+        super().__init__(lasting=lasting)
         self._loop, self.settings, self._listener = loop, settings, listener
-        self._client_id, self._lasting = client_id, lasting
-        self._version, self._version_is_sure = version or V5, version is not None
-        self.wanted: dict[str, Wanted] = {}
-        self.granted: set[str] = set()
-        self.leaving: dict[str, int] = {}
-        self.connects = self.revision = 0
-        self._acknowledged: dict[int, Sequence[str]] = {}
+        self._client_id = client_id
+        self._levels = {} if levels is None else levels
+        self._choice, self._version = LevelChoice(), V5
+        self._subscriptions: dict[int, Sequence[str]] = {}
         self._latest: dict[str, int] = {}
         self._numbered = False
         self._back_off = BackOff()
         self._client: ReadAheadClient | None = None
         self._socket: socket.socket | None = None
-        self._up = self._closing = self._closed = self._dialling = False
+        self._up = self._answered = self._closing = self._closed = self._dialling = False
         self._next_port = 0
         self._patience: Timer | None = None
         self._events = 0
@@ -93,6 +92,11 @@ class TcpFlow:
         if self._closing or self._dialling or self._socket is not None:
             return
         self._dialling = True
+        known = self._levels.get((self.settings.host, self.settings.port))
+        if known is not None and not self._choice.sure:
+            self._choice.learn(known)
+        if self._version != self._choice.level:
+            self._client, self._version = None, MQTTProtocolVersion(self._choice.level)
         try:
             self._loop.diallers.submit(self._dial)
         except RuntimeError:  # the loop has been stopped
@@ -101,9 +105,7 @@ class TcpFlow:
     def want(self, wanted: Wanted) -> None:
         """Subscribe, now or as soon as there is a connection."""
         were_numbered = self._numbered
-        self.wanted[wanted.filter] = wanted
-        self.leaving.pop(wanted.filter, None)
-        self.revision += 1
+        self._add(wanted)
         self._numbered = were_numbered or has_wildcard(wanted.filter)
         if self._up:
             if self._numbered and not were_numbered:
@@ -114,18 +116,11 @@ class TcpFlow:
 
     def unwant(self, name: str) -> None:
         """Unsubscribe."""
-        if self.wanted.pop(name, None) is None:
-            return
-        self.granted.discard(name)
-        self.revision += 1
-        self._latest.pop(name, None)
-        if self._up and self._client is not None:
-            self.revision += 1
-            self.leaving[name] = self.revision
-            _, sent = self._client.unsubscribe(name)
-            if sent is not None:
-                self._acknowledged[sent] = [name]
-            self._after_sending()
+        if self._remove(name, up=self._up):
+            self._latest.pop(name, None)
+            if self._up:
+                self._unsubscribe(name)
+                self._after_sending()
 
     def close(self) -> None:
         """Say goodbye and end for good."""
@@ -135,27 +130,18 @@ class TcpFlow:
         if self._socket is None or self._client is None:
             self._closed = not self._dialling
             return
-        # paho closes as soon as DISCONNECT is written, which would leave our port in TIME_WAIT for
-        # a minute: hold the connection until the other side has closed it.
-        held = self._socket.dup()
+        HeldFarewell(self._loop, self._socket, self._end)
         self._let_go()
         properties = None
         if self._version == V5:
             properties = Properties(PacketTypes.DISCONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = 0
+        elif self._lasting and self.wanted:
+            # A session of 3.1.1 cannot be told to end; let it at least collect nothing more.
+            self._client.unsubscribe(list(self.wanted))
         self._client.disconnect(properties=properties)
-        held.setblocking(False)
-        timer = self._loop.later(FAREWELL_SECONDS, lambda: self._farewell(held, None))
-        self._loop.watch(held, lambda: self._farewell(held, timer))
 
-    def _farewell(self, held: socket.socket, timer: Timer | None) -> None:
-        if timer is not None:
-            with suppress(BlockingIOError, ConnectionError):
-                if held.recv(65_536):
-                    return
-            timer.cancel()
-        self._loop.unwatch(held)
-        held.close()
+    def _end(self) -> None:
         self._closed = True
 
     # -- opening: in a helper thread ---------------------------------------------------------------
@@ -227,7 +213,8 @@ class TcpFlow:
             return
         self._socket = found  # type: ignore[assignment]
         self._loop.watch(found, self._readable, self._after_sending)  # type: ignore[arg-type]
-        unsure = not self._version_is_sure and self._version == V5
+        self._answered = False
+        unsure = not self._choice.sure and self._version == V5
         seconds = FIRST_CONNACK_SECONDS if unsure else CONNACK_SECONDS
         self._patience = self._loop.later(seconds, self._no_connack)
         self._loop.later(1.0, lambda: self._tick(client))
@@ -246,7 +233,7 @@ class TcpFlow:
         self._try_again()
 
     def _no_connack(self) -> None:
-        if not self._version_is_sure and self._version == V5:
+        if not self._choice.sure and self._version == V5:
             self._drop()  # some brokers say nothing at all to MQTT 5: the next try is with 3.1.1
             return
         where = f"{self.settings.host}:{self.settings.port}"
@@ -289,9 +276,14 @@ class TcpFlow:
             self._loop.want_write(opened, client.want_write())
 
     def _drop(self) -> None:
+        """End the connection, soon: paho may be in the midst of it."""
         if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+            self._loop.call(partial(self._reset, self._socket))
+
+    def _reset(self, opened: socket.socket) -> None:
+        if self._socket is opened:
+            self._lost()
+            opened.close()
 
     def _let_go(self) -> None:
         """Watch the socket no more."""
@@ -300,17 +292,14 @@ class TcpFlow:
         if self._patience is not None:
             self._patience.cancel()
         self._socket, self._up = None, False
-        self.granted.clear()
-        self._acknowledged.clear()
-        self.leaving.clear()
+        self._subscriptions.clear()
+        self._nothing_in_force()
         self._listener.lost(self)
 
     def _lost(self) -> None:
-        answered = self._up
         self._let_go()
-        if not answered and not self._version_is_sure:
-            # A broker that knows no MQTT 5 may just close.
-            self._version, self._client = (V3 if self._version == V5 else V5), None
+        if not self._answered:
+            self._choice.unanswered()
         self._try_again()
 
     def _try_again(self) -> None:
@@ -318,19 +307,37 @@ class TcpFlow:
             self._loop.later(self._back_off.next_seconds(), self.open)
 
     def _on_connect(self, _c: Any, _d: Any, flags: Any, reason: Any, _p: Any) -> None:
+        self._answered = True
         if self._patience is not None:
             self._patience.cancel()
         if reason.is_failure:
             where = f"{self.settings.host}:{self.settings.port}"
-            if reason.value != UNSUPPORTED_VERSION:
-                self._version_is_sure = True
+            if reason.value == UNSUPPORTED_VERSION:
+                self._choice.refused()
+            else:
                 self._listener.refused(self, ConnectionRefused(f"{where}: {reason}"))
             self._drop()
             return
         self._back_off.succeeded()
-        self._up = self._version_is_sure = True
+        if not self._choice.accepted():
+            self._drop()
+            return
+        self._levels[self.settings.host, self.settings.port] = self._choice.level
+        self._up = True
         self.connects += 1
+        stale = self._take_stale()
+        if flags.session_present:
+            for name in stale:
+                self._unsubscribe(name)
         self._subscribe(list(self.wanted.values()), again=flags.session_present)
+
+    def _unsubscribe(self, name: str) -> None:
+        if self._client is not None:
+            _, sent = self._client.unsubscribe(name)
+            if sent is not None:
+                self._unsubscription_sent(name, sent)
+            elif self._lasting:
+                self._stale.add(name)
 
     def _subscribe(self, wanted: list[Wanted], *, again: bool) -> None:
         client = self._client
@@ -356,12 +363,12 @@ class TcpFlow:
 
     def _note(self, sent: int | None, names: Sequence[str]) -> None:
         if sent is not None:
-            self._acknowledged[sent] = names
+            self._subscriptions[sent] = names
             self._latest.update(dict.fromkeys(names, sent))
 
     def _on_subscribe(self, _c: Any, _d: Any, sent: int, reasons: Any, _p: Any) -> None:
         self._events += 1
-        for name, reason in zip(self._acknowledged.pop(sent, ()), reasons, strict=False):
+        for name, reason in zip(self._subscriptions.pop(sent, ()), reasons, strict=False):
             if reason.is_failure:
                 self._listener.refused(self, ConnectionRefused(f"subscribing {name!r}: {reason}"))
             elif name in self.wanted and self._latest.get(name) == sent:
@@ -370,13 +377,9 @@ class TcpFlow:
 
     def _on_unsubscribe(self, _c: Any, _d: Any, sent: int, _r: Any, _p: Any) -> None:
         self._events += 1
-        for name in self._acknowledged.pop(sent, ()):
-            self._loop.later(LEAVING_SECONDS, partial(self._has_left, name, self.leaving.get(name)))
-
-    def _has_left(self, name: str, time_of: int | None) -> None:
-        if self.leaving.get(name) == time_of:
-            self.leaving.pop(name, None)
-            self.revision += 1
+        left = self._unsubscription_acknowledged(sent)
+        if left is not None:
+            self._loop.later(LEAVING_SECONDS, partial(self._has_left, *left))
 
     def _on_message_5(self, _c: Any, _d: Any, message: mqtt.MQTTMessage) -> None:
         self._events += 1

@@ -19,10 +19,17 @@ def capabilities(
     switches: Mapping[str, SwitchSettings],
     agent_of: Callable[[SwitchSettings], AgentClient],
 ) -> list[SwitchCapabilities]:
-    """Of every connected switch; without its agent a switch has one class."""
-    return [
-        _of_switch(session, switches[name], agent_of) for name, session in list(sessions.items())
-    ]
+    """Of every connected switch whose agent answers: of the others it is not known now.
+
+    A switch that its agent does not know has one class.
+    """
+    found = []
+    for name, session in list(sessions.items()):
+        try:
+            found.append(_of_switch(session, switches[name], agent_of))
+        except ControllerError as error:
+            log.warning("the agent of switch %s: %s", name, error)
+    return found
 
 
 def _of_switch(
@@ -31,11 +38,7 @@ def _of_switch(
     agent_of: Callable[[SwitchSettings], AgentClient],
 ) -> SwitchCapabilities:
     wanted = f"{settings.datapath_id:016x}"
-    bridge = None
-    try:
-        bridge = next((b for b in agent_of(settings).bridges() if b.datapath_id == wanted), None)
-    except ControllerError as error:
-        log.warning("the agent of switch %s: %s", session.name, error)
+    bridge = next((b for b in agent_of(settings).bridges() if b.datapath_id == wanted), None)
     return SwitchCapabilities(
         switch=session.name,
         datapath=bridge.datapath if bridge else "kernel",

@@ -1,4 +1,4 @@
-"""The subcommands of ``firedex``. Each is thin: read, compute elsewhere, show."""
+"""The commands of ``firedex`` itself. Each is thin: read, compute elsewhere, show."""
 
 import sys
 from dataclasses import asdict
@@ -8,9 +8,9 @@ from typing import get_args
 import click
 from rich.console import Console
 
-from firedex import __version__
 from firedex.benchmarks import benchmark_names, run_benchmark
 from firedex.built_in_scenarios import built_in_scenarios
+from firedex.cli.group import firedex
 from firedex.cli.options import all_option, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import MISTAKE_IN_INPUT, as_json_text, console, fail, write_scenario
 from firedex.cli.plan_command import plan
@@ -37,18 +37,6 @@ __all__ = ["firedex"]
 
 BAR_NOT_KEPT = 1
 """Exit code of a benchmark that missed its bar."""
-
-
-@click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-@click.version_option(__version__, prog_name="firedex")
-def firedex() -> None:
-    """Plan, predict and enforce which MQTT events get through a network that is too small.
-
-    SCENARIO is a YAML file (docs/scenario.md) or one that comes along, such as builtin:high-rise.
-    Every option has a twin in the environment: FIREDEX_PREDICT_MODEL is predict's --model.
-    """
 
 
 @firedex.command(

@@ -17,21 +17,26 @@ EXTRAS = {
     "emulate": "emulation",
     "gateway": "service",
     "incident": "service",
+    "profiles": "service",
     "pub": "clients",
     "serve": "service",
+    "spark": "spark",
     "status": "service",
     "sub": "clients",
     "subscriptions": "service",
     "switch-agent": "controller",
     "tokens": "service",
+    "up": "service",
     "what-if": "service",
 }
 
 
-def add_part_commands(group: click.Group) -> None:
-    """Let ``group`` have every command that an installed part announces."""
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+def add_part_commands(group: click.Group) -> frozenset[str]:
+    """Let ``group`` have every command that an installed part announces; their names."""
+    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    for entry in found:
         group.add_command(_LazyCommand(entry))
+    return frozenset(entry.name for entry in found)
 
 
 class _LazyCommand(click.Command):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from firedex.gateway.errors import MalformedPacket
 from firedex.gateway.mqtt_packets import PacketKind, body_start, encoded_length, packet
 from firedex.gateway.mqtt_properties import PropertyId, read_properties
+from firedex.mqtt_level_choice import MQTT_5
 
 __all__ = [
     "BrokerEvent",
@@ -23,7 +24,6 @@ __all__ = [
     "unsubscribe",
 ]
 
-FIVE = 5
 RECEIVE_MAXIMUM = 0x21
 RECEIVE_AT_ONCE = 32
 """Unacknowledged events that the broker may have under way to one MQTT-SN client."""
@@ -65,10 +65,10 @@ def connect(
     payload = _text(client_id.encode())
     if will is not None:
         flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
-        payload += b"\x00" if level == FIVE else b""
+        payload += b"\x00" if level == MQTT_5 else b""
         payload += _text(will.topic) + _text(will.payload)
     head = b"\x00\x04MQTT" + bytes((level, flags)) + keep_alive_seconds.to_bytes(2, "big")
-    if level == FIVE:
+    if level == MQTT_5:
         expiry = 0 if clean else SESSION_SECONDS
         properties = bytes((PropertyId.SESSION_EXPIRY,)) + expiry.to_bytes(4, "big")
         properties += bytes((RECEIVE_MAXIMUM,)) + RECEIVE_AT_ONCE.to_bytes(2, "big")
@@ -86,13 +86,13 @@ def read_connack(found: bytes) -> int:
 
 def subscribe(message_id: int, name: bytes, qos: int, *, level: int) -> bytes:
     """SUBSCRIBE to one filter."""
-    body = message_id.to_bytes(2, "big") + (b"\x00" if level == FIVE else b"")
+    body = message_id.to_bytes(2, "big") + (b"\x00" if level == MQTT_5 else b"")
     return packet(PacketKind.SUBSCRIBE, 0b0010, body + _text(name) + bytes((qos,)))
 
 
 def unsubscribe(message_id: int, name: bytes, *, level: int) -> bytes:
     """UNSUBSCRIBE from one filter."""
-    body = message_id.to_bytes(2, "big") + (b"\x00" if level == FIVE else b"")
+    body = message_id.to_bytes(2, "big") + (b"\x00" if level == MQTT_5 else b"")
     return packet(PacketKind.UNSUBSCRIBE, 0b0010, body + _text(name))
 
 
@@ -101,7 +101,7 @@ def publish(event: BrokerEvent, *, level: int) -> bytes:
     body = _text(event.topic)
     if event.qos:
         body += event.message_id.to_bytes(2, "big")
-    if level == FIVE:
+    if level == MQTT_5:
         properties = b"".join(
             bytes((PropertyId.USER_PROPERTY,)) + _text(key) + _text(value)
             for key, value in event.user_properties
@@ -129,7 +129,7 @@ def read_suback(found: bytes, *, level: int) -> tuple[int, int]:
     """Message id and the code of the one filter, of a SUBACK or (MQTT 5) an UNSUBACK."""
     message_id, _ = message_id_of(found)
     at = body_start(found) + 2
-    if level == FIVE:
+    if level == MQTT_5:
         at = read_properties(found, at).end
     return message_id, found[at] if len(found) > at else 0
 
@@ -144,7 +144,7 @@ def read_publish(found: bytes, *, level: int) -> BrokerEvent:
         message_id = int.from_bytes(found[end : end + 2], "big")
         end += 2
     user: tuple[tuple[bytes, bytes], ...] = ()
-    if level == FIVE:
+    if level == MQTT_5:
         if found[end : end + 1] == b"\x00":
             end += 1
         else:

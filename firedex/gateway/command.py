@@ -5,8 +5,9 @@ import logging
 import random
 import signal
 import ssl
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import prometheus_client
 from prometheus_client.registry import CollectorRegistry
 
 from firedex.command_options import HOST_PORT, HTTP_URL
+from firedex.gateway.errors import CannotListen, GatewayError
 from firedex.gateway.flow_buffer import BufferLimits
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
@@ -119,21 +121,41 @@ def gateway(
         if tls_certificate is None:
             raise click.UsageError("--tls-listen needs --tls-certificate (and --tls-key)")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(tls_certificate, tls_key)
+        try:
+            context.load_cert_chain(tls_certificate, tls_key)
+        except OSError as error:
+            raise click.UsageError(f"--tls-certificate {tls_certificate}: {error}") from error
     flows = FlowTable()
     coins = random.Random(seed)  # noqa: S311  # coins, not secrets
     limits = BufferLimits(bytes=buffer_bytes, seconds=buffer_seconds)
     relay = Relay(broker, flows, coins, limits=limits)
     settings = SnSettings(
-        broker=broker, gateway_id=gateway_id, predefined=predefined, advertise=advertise
+        broker=broker,
+        gateway_id=gateway_id,
+        predefined=predefined,
+        advertise=advertise,
+        limits=limits,
     )
     sensors = SnGateway(settings, flows, coins)
     listening = _Listening(
         tcp=listen, udp=udp_listen, tls=tls_listen, tls_context=context, metrics=metrics
     )
     access = ServiceAccess(service, token)
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(_run(relay, sensors, listening, access, report_seconds))
+    except KeyboardInterrupt:
+        pass
+    except GatewayError as error:
+        click.echo(f"firedex: {error}", err=True)
+        sys.exit(2)
+
+
+@contextmanager
+def _listening_at(option: str, address: Address) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CannotListen(f"{option} {address[0]}:{address[1]}: {error}") from error
 
 
 async def _run(
@@ -156,16 +178,19 @@ async def _run(
         follower.start()
         running.push_async_callback(asyncio.to_thread, follower.stop)
         if listening.tls is not None:
-            server = await relay.start(*listening.tls, tls=listening.tls_context)
+            with _listening_at("--tls-listen", listening.tls):
+                server = await relay.start(*listening.tls, tls=listening.tls_context)
             running.callback(server.close)
         if listening.udp is not None:
-            await sensors.start(*listening.udp)
+            with _listening_at("--udp-listen", listening.udp):
+                await sensors.start(*listening.udp)
             running.push_async_callback(sensors.close)
         if listening.metrics is not None:
-            _serve_metrics(relay, sensors, listening.metrics, running)
+            with _listening_at("--metrics", listening.metrics):
+                _serve_metrics(relay, sensors, listening.metrics, running)
         serving = asyncio.create_task(relay.serve(*listening.tcp))
         loop.add_signal_handler(signal.SIGTERM, serving.cancel)
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError), _listening_at("--listen", listening.tcp):
             await serving
 
 

@@ -41,7 +41,12 @@ class _Outgoing(NamedTuple):
 
     packet: bytes
     event: AliasedEvent | None
-    tally: TopicTally | None
+    counts: FlowCounts | None
+    topic: bytes
+
+    def tally(self) -> TopicTally | None:
+        """That of the window in which it is sent, whenever it came."""
+        return None if self.counts is None else self.counts.topic(self.topic)
 
 
 class Downstream:
@@ -84,7 +89,7 @@ class Downstream:
         drop_rate = 0.0 if flow is None else flow.drop_rate
         for packet in self._cutter.cut(data):
             if packet[0] & 0xF0 != PUBLISH:
-                self._pass(_Outgoing(packet, None, None), now, sheddable=False)
+                self._pass(_Outgoing(packet, None, None, b""), None, now, sheddable=False)
             else:
                 self._event(packet, counts, drop_rate, now)
         self._flush()
@@ -94,17 +99,19 @@ class Downstream:
     ) -> None:
         totals = self._unmanaged if counts is None else counts.totals
         event = None if self._aliases is None else self._aliases.received(packet)
-        droppable, tally = may_be_dropped(packet), None
+        droppable, tally, topic = may_be_dropped(packet), None, b""
         totals.offered += droppable
         if counts is not None and not packet[0] & 1:
             topic, payload_bytes = self._look_at(packet)
-            tally = counts.topic(topic if event is None else event.topic)
+            topic = topic if event is None else event.topic
+            tally = counts.topic(topic)
             tally.offered += 1
             tally.payload_bytes += payload_bytes
         if droppable and drop_rate > 0 and self._coins.random() < drop_rate:
             totals.dropped += 1
             return
-        self._pass(_Outgoing(packet, event, tally), now, sheddable=droppable and counts is not None)
+        outgoing = _Outgoing(packet, event, None if tally is None else counts, topic)
+        self._pass(outgoing, tally, now, sheddable=droppable and counts is not None)
 
     def _look_at(self, packet: bytes) -> tuple[bytes, int]:
         """Topic, as it stands in the packet, and size of the payload."""
@@ -120,9 +127,11 @@ class Downstream:
             raise MalformedPacket("a PUBLISH that ends too early")
         return packet[at + 2 : end], len(packet) - payload_at
 
-    def _pass(self, outgoing: _Outgoing, now: float, *, sheddable: bool) -> None:
+    def _pass(
+        self, outgoing: _Outgoing, tally: TopicTally | None, now: float, *, sheddable: bool
+    ) -> None:
         if not self._buffer and not self._sink.congested:
-            self._send(outgoing)
+            self._send(outgoing, tally)
             return
         self._count_shed(
             self._buffer.add(outgoing, len(outgoing.packet), sheddable=sheddable, now=now)
@@ -133,7 +142,7 @@ class Downstream:
     def _hold(self, outgoing: _Outgoing, now: float) -> list[_Outgoing]:
         return self._buffer.add(outgoing, len(outgoing.packet), sheddable=False, now=now)
 
-    def _send(self, outgoing: _Outgoing) -> None:
+    def _send(self, outgoing: _Outgoing, tally: TopicTally | None) -> None:
         packet: bytes | None = outgoing.packet
         if outgoing.event is not None and self._aliases is not None:
             packet = self._aliases.to_send(outgoing.event)
@@ -141,8 +150,8 @@ class Downstream:
         if packet is None:
             totals.refused += 1
             return
-        if outgoing.tally is not None:
-            outgoing.tally.delivered += 1
+        if tally is not None:
+            tally.delivered += 1
         totals.delivered += may_be_dropped(packet)
         self._ready.append(packet)
         self._ready_bytes += len(packet)
@@ -165,7 +174,7 @@ class Downstream:
             outgoing, shed = self._buffer.take(now)
             self._count_shed(shed)
             if outgoing is not None:
-                self._send(outgoing)
+                self._send(outgoing, outgoing.tally())
         self._flush()
 
     def finish(self, now: float) -> None:
@@ -174,5 +183,5 @@ class Downstream:
             outgoing, shed = self._buffer.take(now)
             self._count_shed(shed)
             if outgoing is not None:
-                self._send(outgoing)
+                self._send(outgoing, outgoing.tally())
         self._flush()

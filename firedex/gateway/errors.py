@@ -5,10 +5,10 @@
     GatewayError
     ├── ProtocolViolation        a peer sent what its protocol does not allow
     │   └── MalformedPacket      the bytes are not MQTT
-    └── BrokerRefused            the broker does not answer, or says no
+    └── CannotListen             an address is taken, or not of this machine
 """
 
-__all__ = ["BrokerRefused", "GatewayError", "MalformedPacket", "ProtocolViolation"]
+__all__ = ["CannotListen", "GatewayError", "MalformedPacket", "ProtocolViolation"]
 
 
 class GatewayError(Exception):
@@ -23,5 +23,5 @@ class MalformedPacket(ProtocolViolation):
     """The bytes are not MQTT."""
 
 
-class BrokerRefused(GatewayError):
-    """The broker does not answer, or refuses the connection."""
+class CannotListen(GatewayError):
+    """An address is taken, or not of this machine."""

@@ -1,6 +1,7 @@
 """What waits for a flow's socket: bounded; the oldest events at QoS 0 give way. Pure."""
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -81,6 +82,15 @@ class FlowBuffer(Generic[T]):
             self._kept_bytes -= waiting.size
         self._bytes -= waiting.size
         return waiting.item, shed
+
+    def take_all(self, wanted: Callable[[T], bool]) -> list[T]:
+        """Everything that is wanted, however old, in its order."""
+        found = [number for number, each in self._all.items() if wanted(each.item)]
+        taken = [self._all.pop(number) for number in found]
+        self._bytes -= sum(each.size for each in taken)
+        self._kept_bytes -= sum(each.size for each in taken if not each.sheddable)
+        self._sheddable = deque(number for number in self._sheddable if number in self._all)
+        return [each.item for each in taken]
 
     def _shed_oldest(self) -> T:
         waiting = self._all.pop(self._sheddable.popleft())

@@ -5,26 +5,18 @@ import logging
 import random
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from firedex.gateway import broker_packets as broker
-from firedex.gateway.broker_link import BrokerLink
+from firedex.gateway.broker_link import BrokerLink, BrokerUser, KnownLevel
 from firedex.gateway.event_counts import Totals
 from firedex.gateway.flow_buffer import BufferLimits
 from firedex.gateway.flow_table import FlowTable, ManagedFlow
-from firedex.gateway.mqtt_packets import PacketKind
+from firedex.gateway.sn_anonymous import AnonymousPublishing
 from firedex.gateway.sn_delivery import Outlet, SnDelivery
 from firedex.gateway.sn_session import SnSession
-from firedex.gateway.sn_states import (
-    FIVE,
-    KEEP_ALIVE_SECONDS,
-    State,
-    is_publishable,
-    published,
-)
+from firedex.gateway.sn_states import State, is_publishable
 from firedex.gateway.sn_topics import SnTopics
 from firedex.mqtt_sn import MalformedMessage, TopicKind, decode, encode
 from firedex.mqtt_sn import messages as m
@@ -36,7 +28,6 @@ log = logging.getLogger("firedex.gateway")
 TICK_SECONDS = 0.5
 SOCKET_BYTES = 4 * 1024 * 1024
 MOST_CLIENTS = 5000
-MOST_ANONYMOUS_WAITING = 1000
 LOG_LINES_A_SECOND = 10
 Peer = tuple[str, int]
 
@@ -64,10 +55,9 @@ class SnGateway(asyncio.DatagramProtocol):
         self.clients: dict[Peer, SnSession] = {}
         self.unmanaged = Totals()
         self.refused_datagrams = 0
-        self._level = FIVE
-        self._five_works = False
+        self._known_level = KnownLevel()
         self._congested = False
-        self._anonymous: _Anonymous | None = None
+        self._anonymous = AnonymousPublishing(self._make_link)
         self._tasks: list[asyncio.Task[None]] = []
         self._transport: asyncio.DatagramTransport | None = None
         self._log_lines, self._log_second = 0, 0
@@ -79,7 +69,11 @@ class SnGateway(asyncio.DatagramProtocol):
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             opened.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        opened.bind((host, port))
+        try:
+            opened.bind((host, port))
+        except OSError:
+            opened.close()
+            raise
         await loop.create_datagram_endpoint(lambda: self, sock=opened)
         self._tasks.append(asyncio.create_task(self._keep_time()))
         if self._settings.advertise is not None:
@@ -92,8 +86,7 @@ class SnGateway(asyncio.DatagramProtocol):
         for session in self.clients.values():
             session.leave()
         self.clients.clear()
-        if self._anonymous is not None:
-            self._anonymous.link.close()
+        self._anonymous.close()
         if self._transport is not None:
             self._transport.close()
         await asyncio.sleep(0)
@@ -106,8 +99,7 @@ class SnGateway(asyncio.DatagramProtocol):
                 session.tick(now)
                 if session.state == State.GONE:
                     self.clients.pop(peer, None)
-            if self._anonymous is not None:
-                self._anonymous.tick(now)
+            self._anonymous.tick(now)
 
     async def _advertise(self, where: Peer) -> None:
         seconds = self._settings.advertise_seconds
@@ -178,37 +170,19 @@ class SnGateway(asyncio.DatagramProtocol):
             self.clients[peer] = session = self._new_session(peer)
             session.received(message, now)
         elif isinstance(message, m.Publish) and message.qos < 0:
-            self._publish_anonymously(message, peer)
+            self._publish_anonymously(message, peer, now)
         elif not isinstance(message, m.Disconnect | m.Advertise | m.GwInfo):
             # It believes itself connected.
             self._send(peer, encode(m.Disconnect()))
 
-    def _publish_anonymously(self, message: m.Publish, peer: Peer) -> None:
+    def _publish_anonymously(self, message: m.Publish, peer: Peer, now: float) -> None:
         name = SnTopics(self._predefined).name(message.kind, message.topic_id)
         if message.kind == TopicKind.NORMAL or name is None or not is_publishable(name):
             self._refuse(peer, "QoS -1 with a topic id that is neither short nor pre-defined")
             return
-        if self._anonymous is None or self._anonymous.ended:
-            self._anonymous = _Anonymous(self)
-        self._anonymous.publish(message, name)
+        self._anonymous.publish(message, name, now)
 
     # -- sessions ----------------------------------------------------------------------------------
-
-    def level(self) -> int:
-        """The MQTT level that the broker understands, as far as is known."""
-        return self._level
-
-    def lower_level(self) -> bool:
-        """MQTT 3.1.1 from now on; False if that is so already, or MQTT 5 has worked before."""
-        if self._level != FIVE or self._five_works:
-            return False
-        log.info("the broker does not take MQTT 5: going on with 3.1.1")
-        self._level = 4
-        return True
-
-    def level_works(self) -> None:
-        """The broker has accepted a connection."""
-        self._five_works = self._level == FIVE
 
     def _new_session(self, peer: Peer) -> SnSession:
         find_flow = self._flow_finder(peer)
@@ -216,9 +190,9 @@ class SnGateway(asyncio.DatagramProtocol):
         def send(datagram: bytes) -> None:
             self._send(peer, datagram)
 
-        def make_delivery(topics: SnTopics, to_broker: Callable[[bytes], None]) -> SnDelivery:
+        def make_delivery(topics: SnTopics, outlet: Outlet) -> SnDelivery:
             return SnDelivery(
-                Outlet(send, to_broker, lambda: self._congested),
+                outlet,
                 topics,
                 find_flow,
                 coins=self._coins,
@@ -229,14 +203,15 @@ class SnGateway(asyncio.DatagramProtocol):
 
         return SnSession(
             f"MQTT-SN client {peer[0]}:{peer[1]}",
-            lambda session: BrokerLink(self._settings.broker, session),
+            self._make_link,
             send,
+            lambda: self._congested,
             make_delivery,
             SnTopics(self._predefined),
-            level=self.level,
-            lower_level=self.lower_level,
-            level_works=self.level_works,
         )
+
+    def _make_link(self, user: BrokerUser) -> BrokerLink:
+        return BrokerLink(self._settings.broker, user, self._known_level)
 
     def _flow_finder(self, peer: Peer) -> Callable[[], ManagedFlow | None]:
         known: tuple[int, ManagedFlow | None] = (-1, None)
@@ -252,62 +227,3 @@ class SnGateway(asyncio.DatagramProtocol):
 
 def _anonymous(message: m.Message) -> bool:
     return isinstance(message, m.SearchGw) or (isinstance(message, m.Publish) and message.qos < 0)
-
-
-class _Anonymous:
-    """The gateway's own connection to the broker, for what is published at QoS −1."""
-
-    def __init__(self, gateway: SnGateway) -> None:
-        self._gateway = gateway
-        self._waiting: deque[tuple[m.Publish, bytes]] = deque(maxlen=MOST_ANONYMOUS_WAITING)
-        self._up = False
-        self._ping_at = 0.0
-        self.ended = False
-        self.link = BrokerLink(gateway._settings.broker, self)
-
-    def publish(self, message: m.Publish, topic: bytes) -> None:
-        """Now, or as soon as the broker has answered."""
-        if self._up:
-            self.link.send(published(message, topic, self._gateway.level()))
-        else:
-            self._waiting.append((message, topic))
-
-    def tick(self, now: float) -> None:
-        """Keep-alive."""
-        if self._up and now > self._ping_at:
-            self._ping_at = now + KEEP_ALIVE_SECONDS / 2
-            self.link.send(bytes((PacketKind.PINGREQ << 4, 0)))
-
-    def broker_opened(self) -> None:
-        """Introduce the gateway; the broker gives it a name."""
-        self.link.send(
-            broker.connect(
-                "",
-                level=self._gateway.level(),
-                clean=True,
-                keep_alive_seconds=KEEP_ALIVE_SECONDS,
-                will=None,
-            )
-        )
-
-    def broker_said(self, packet: bytes) -> None:
-        """CONNACK is all that matters."""
-        if packet[0] >> 4 != PacketKind.CONNACK:
-            return
-        code = broker.read_connack(packet)
-        if code == 0:
-            self._up = True
-            while self._waiting:
-                self.publish(*self._waiting.popleft())
-        elif code in (0x01, 0x84) and self._gateway.lower_level():
-            self.link.abort()
-            self.link = BrokerLink(self._gateway._settings.broker, self)
-        else:
-            self.ended = True
-
-    def broker_lost(self, why: str) -> None:
-        """The next event opens another connection."""
-        if not self._up and "does not answer" not in why and self._gateway.lower_level():
-            self.link = BrokerLink(self._gateway._settings.broker, self)
-            return
-        self._up, self.ended = False, True

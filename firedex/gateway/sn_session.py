@@ -10,17 +10,11 @@ from collections.abc import Callable
 
 from firedex.event_stamp import STAMPED_CLIENT_PREFIX
 from firedex.gateway import broker_packets as broker
+from firedex.gateway.broker_link import KEEP_ALIVE_SECONDS
 from firedex.gateway.broker_packets import Will
 from firedex.gateway.mqtt_packets import PacketKind
-from firedex.gateway.sn_delivery import SnDelivery
-from firedex.gateway.sn_states import (
-    FIVE,
-    KEEP_ALIVE_SECONDS,
-    Link,
-    State,
-    is_publishable,
-    published,
-)
+from firedex.gateway.sn_delivery import Outlet, SnDelivery
+from firedex.gateway.sn_states import Link, State, is_publishable, published
 from firedex.gateway.sn_topics import SnTopics, TopicsExhausted
 from firedex.mqtt_sn import messages as m
 from firedex.mqtt_sn.codec import encode
@@ -31,9 +25,12 @@ __all__ = ["SnSession"]
 
 log = logging.getLogger("firedex.gateway")
 
-HANDSHAKE_SECONDS = 10.0
-SILENT_SECONDS = 1.0
+HANDSHAKE_SECONDS = 20.0
 GRACE = 1.5
+LONGEST_KEEP_ALIVE_SECONDS = 3600
+ASK_SECONDS = 60
+"""A client that promises no sign of life, or one of very few, is asked for it; addresses can be
+forged, and whoever is flooded in another's name must not be for ever."""
 MOST_TRIES = 4
 REFUSED = 0x80
 
@@ -46,28 +43,24 @@ class SnSession:
         who: str,
         make_link: Callable[["SnSession"], Link],
         to_client: Callable[[bytes], None],
-        make_delivery: Callable[[SnTopics, Callable[[bytes], None]], SnDelivery],
+        congested: Callable[[], bool],
+        make_delivery: Callable[[SnTopics, Outlet], SnDelivery],
         topics: SnTopics,
-        *,
-        level: Callable[[], int],
-        lower_level: Callable[[], bool],
-        level_works: Callable[[], None],
     ) -> None:
         self.who, self._make_link, self._to_client = who, make_link, to_client
-        self._make_delivery, self._level, self._lower_level = make_delivery, level, lower_level
-        self._level_works = level_works
+        self._make_delivery, self._topics = make_delivery, topics
+        self._outlet = Outlet(to_client, self._to_broker, congested, self._hold_back)
         self.state = State.GONE
-        self._topics = topics
-        self.delivery = make_delivery(topics, self._to_broker)
+        self.delivery = make_delivery(topics, self._outlet)
         self._link: Link | None = None
         self._connect: m.Connect | None = None
         self._will: m.WillTopic | None = None
         self._will_payload = b""
         self._subscribing: dict[int, int] = {}
         self._publishing: dict[int, int] = {}
-        self._deadline = 0.0
-        self._ping_at = self._silent_at = 0.0
+        self._deadline = self._ask_at = 0.0
         self._sleep_seconds = 0
+        self._ping_unanswered = False
         self._now = 0.0
         self.client_id = ""
 
@@ -77,6 +70,10 @@ class SnSession:
     def _to_broker(self, packet: bytes) -> None:
         if self._link is not None:
             self._link.send(packet)
+
+    def _hold_back(self, on: bool) -> None:
+        if self._link is not None:
+            self._link.hold_back(on)
 
     # -- from the client ---------------------------------------------------------------------------
 
@@ -96,15 +93,18 @@ class SnSession:
     def _heard(self) -> None:
         if self._connect is not None and self.state == State.ACTIVE:
             seconds = self._connect.duration_seconds
-            self._deadline = self._now + GRACE * seconds if seconds else float("inf")
+            self._ask_at = float("inf")
+            if not 0 < seconds <= LONGEST_KEEP_ALIVE_SECONDS:
+                seconds = ASK_SECONDS
+                self._ask_at = self._now + ASK_SECONDS / 2
+            self._deadline = self._now + GRACE * seconds
 
     def _on_connect(self, message: m.Connect) -> None:
         if self.state == State.CONNECTING and message == self._connect:
             return  # the client repeats itself; the broker has not answered yet
         back_from_sleep = self.state == State.ASLEEP and not message.clean_session
         if back_from_sleep and message.client_id == self.client_id:
-            self._connect, self.state = message, State.ACTIVE
-            self.delivery.asleep = False
+            self._connect, self.state, self._ping_unanswered = message, State.ACTIVE, False
             self._heard()
             self._say(m.Connack(return_code=m.ReturnCode.ACCEPTED))
             self.delivery.wake(self._now)
@@ -113,7 +113,8 @@ class SnSession:
             self._link.close()
             self._link = None
         self._topics.clear()
-        self.delivery = self._make_delivery(self._topics, self._to_broker)
+        self.delivery = self._make_delivery(self._topics, self._outlet)
+        self._ping_unanswered = False
         self._connect, self.client_id = message, message.client_id
         self.delivery.stamped = message.client_id.startswith(STAMPED_CLIENT_PREFIX)
         self._will, self._will_payload = None, b""
@@ -144,7 +145,6 @@ class SnSession:
 
     def _reach_broker(self) -> None:
         self.state = State.CONNECTING
-        self._silent_at = self._now + SILENT_SECONDS
         self._link = self._make_link(self)
 
     def _refuse_connection(self, why: str, code: int = m.ReturnCode.NOT_SUPPORTED) -> None:
@@ -169,40 +169,44 @@ class SnSession:
         self._say(m.Regack(topic_id=number, message_id=message.message_id, return_code=code))
 
     def _on_publish(self, message: m.Publish) -> None:
-        topic = self._topics.name(message.kind, message.topic_id)
-        code = m.ReturnCode.ACCEPTED
+        topic, link = self._topics.name(message.kind, message.topic_id), self._link
         if topic is None or not is_publishable(topic):
-            code = m.ReturnCode.INVALID_TOPIC_ID
+            self._refuse_publish(message, m.ReturnCode.INVALID_TOPIC_ID)
         elif len(message.payload) > LARGEST_UDP_PAYLOAD_BYTES or (
             message.qos > 0 and not message.message_id
         ):
-            code = m.ReturnCode.NOT_SUPPORTED
-        if code or topic is None:
-            self._say(
-                m.Puback(topic_id=message.topic_id, message_id=message.message_id, return_code=code)
-            )
-            return
-        if message.qos == 1:
-            self._publishing[message.message_id] = message.topic_id
-        self._to_broker(published(message, topic, self._level()))
+            self._refuse_publish(message, m.ReturnCode.NOT_SUPPORTED)
+        elif link is None or link.congested:
+            # The broker is slow. At QoS 0 the event is lost; at others the client tries again.
+            if message.qos > 0:
+                self._refuse_publish(message, m.ReturnCode.CONGESTION)
+        else:
+            if message.qos == 1:
+                self._publishing[message.message_id] = message.topic_id
+            link.send(published(message, topic, link.level))
+
+    def _refuse_publish(self, message: m.Publish, code: int) -> None:
+        self._say(
+            m.Puback(topic_id=message.topic_id, message_id=message.message_id, return_code=code)
+        )
 
     def _on_subscribe(self, message: m.Subscribe) -> None:
-        name, number = self._filter(message)
-        if name is None or not message.message_id:
-            refusal = m.ReturnCode.INVALID_TOPIC_ID if name is None else m.ReturnCode.NOT_SUPPORTED
-            self._say(m.Suback(topic_id=0, message_id=message.message_id, return_code=refusal))
+        (name, number), link = self._filter(message), self._link
+        if name is None or not message.message_id or link is None or link.congested:
+            code = m.ReturnCode.CONGESTION if message.message_id else m.ReturnCode.NOT_SUPPORTED
+            code = m.ReturnCode.INVALID_TOPIC_ID if name is None else code
+            self._say(m.Suback(topic_id=0, message_id=message.message_id, return_code=code))
             return
         self._subscribing[message.message_id] = number
-        self._to_broker(
-            broker.subscribe(message.message_id, name, message.qos, level=self._level())
-        )
+        link.send(broker.subscribe(message.message_id, name, message.qos, level=link.level))
 
     def _on_unsubscribe(self, message: m.Unsubscribe) -> None:
         name, _ = self._filter(message)
+        link = self._link
         if name is None or not message.message_id:
             self._say(m.Unsuback(message_id=message.message_id))
-            return
-        self._to_broker(broker.unsubscribe(message.message_id, name, level=self._level()))
+        elif link is not None:
+            link.send(broker.unsubscribe(message.message_id, name, level=link.level))
 
     def _filter(self, message: m.Subscribe | m.Unsubscribe) -> tuple[bytes | None, int]:
         """The filter that is meant, and the id that its events will have if there is one."""
@@ -221,17 +225,26 @@ class SnSession:
             return None, 0
 
     def _on_ping(self, message: m.PingReq) -> None:
-        if self.state == State.ASLEEP and message.client_id == self.client_id:
-            self.delivery.asleep = False
+        if self.state != State.ASLEEP or message.client_id != self.client_id:
+            self._say(m.PingResp())
+            return
+        self._deadline = self._now + GRACE * self._sleep_seconds
+        if not self._ping_unanswered:
+            self._ping_unanswered = True
             self.delivery.wake(self._now)
-            self.delivery.asleep = True
-            self._deadline = self._now + GRACE * self._sleep_seconds
-        self._say(m.PingResp())
+            self._answer_ping()
+
+    def _answer_ping(self) -> None:
+        """PINGRESP sends a client back to sleep, so it must have been told of every topic."""
+        if self._ping_unanswered and not self.delivery.registering:
+            self._ping_unanswered, self.delivery.asleep = False, True
+            self._say(m.PingResp())
 
     def _on_disconnect(self, message: m.Disconnect) -> None:
         self._say(m.Disconnect())
         if message.duration_seconds:
             self.state, self.delivery.asleep = State.ASLEEP, True
+            self._ping_unanswered = False
             self._sleep_seconds = message.duration_seconds
             self._deadline = self._now + GRACE * message.duration_seconds
             return
@@ -241,12 +254,11 @@ class SnSession:
             link.close()
 
     def _on_regack(self, message: m.Regack) -> None:
-        accepted = message.return_code == m.ReturnCode.ACCEPTED
-        self.delivery.registered(message.message_id, accepted, self._now)
+        self.delivery.registered(message.message_id, message.return_code, self._now)
+        self._answer_ping()
 
     def _on_puback(self, message: m.Puback) -> None:
-        unknown = message.return_code == m.ReturnCode.INVALID_TOPIC_ID
-        self.delivery.puback(message.message_id, unknown, message.topic_id)
+        self.delivery.puback(message.message_id, message.return_code, message.topic_id, self._now)
 
     def _on_pubrec(self, message: m.Pubrec) -> None:
         self.delivery.pubrec(message.message_id)
@@ -266,11 +278,9 @@ class SnSession:
 
     # -- from the broker ---------------------------------------------------------------------------
 
-    def broker_opened(self) -> None:
-        """The connection is there: introduce the client."""
-        if self._connect is None:
-            return
-        will = None
+    def hello(self, level: int) -> bytes:
+        """Introduce the client to the broker."""
+        will, client = None, self._connect
         if self._will is not None:
             will = Will(
                 topic=self._will.topic.encode(),
@@ -278,25 +288,24 @@ class SnSession:
                 qos=self._will.qos,
                 retain=self._will.retain,
             )
-        self._to_broker(
-            broker.connect(
-                self._connect.client_id,
-                level=self._level(),
-                clean=self._connect.clean_session,
-                keep_alive_seconds=KEEP_ALIVE_SECONDS,
-                will=will,
-            )
+        return broker.connect(
+            self.client_id,
+            level=level,
+            clean=client is None or client.clean_session,
+            keep_alive_seconds=KEEP_ALIVE_SECONDS,
+            will=will,
         )
 
     def broker_said(self, packet: bytes) -> None:
         """One packet of the broker."""
         kind = packet[0] >> 4
+        if self._link is None:
+            return
         if kind == PacketKind.PUBLISH:
-            self.delivery.event(broker.read_publish(packet, level=self._level()), self._now)
-        elif kind == PacketKind.CONNACK:
-            self._on_connack(broker.read_connack(packet))
+            event = broker.read_publish(packet, level=self._link.level)
+            self.delivery.event(event, self._now)
         elif kind == PacketKind.SUBACK:
-            self._on_suback(*broker.read_suback(packet, level=self._level()))
+            self._on_suback(*broker.read_suback(packet, level=self._link.level))
         elif kind == PacketKind.UNSUBACK:
             self._say(m.Unsuback(message_id=broker.message_id_of(packet)[0]))
         elif kind == PacketKind.PUBACK:
@@ -308,32 +317,22 @@ class SnSession:
         elif kind == PacketKind.PUBCOMP:
             self._say(m.Pubcomp(message_id=broker.message_id_of(packet)[0]))
 
-    def broker_lost(self, why: str) -> None:
+    def broker_accepted(self) -> None:
+        """The broker takes the client."""
+        self.state = State.ACTIVE
+        self._heard()
+        self._say(m.Connack(return_code=m.ReturnCode.ACCEPTED))
+
+    def broker_lost(self, why: str, *, refused: bool) -> None:
         """The broker has ended it, or was never there."""
         self._link = None
         if self.state == State.CONNECTING:
-            if self._level() == FIVE and "does not answer" not in why and self._lower_level():
-                self._reach_broker()
-                return
-            self._refuse_connection(why, m.ReturnCode.CONGESTION)
+            code = m.ReturnCode.NOT_SUPPORTED if refused else m.ReturnCode.CONGESTION
+            self._refuse_connection(why, code)
         elif self.state != State.GONE:
             log.warning("%s ended: %s", self.who, why)
             self._say(m.Disconnect())
             self._end()
-
-    def _on_connack(self, code: int) -> None:
-        if code == 0:
-            self._level_works()
-            self.state = State.ACTIVE
-            self._heard()
-            self._ping_at = self._now + KEEP_ALIVE_SECONDS / 2
-            self._say(m.Connack(return_code=m.ReturnCode.ACCEPTED))
-        elif code in (0x01, 0x84) and self._level() == FIVE and self._lower_level():
-            if self._link is not None:
-                self._link.abort()
-            self._reach_broker()
-        else:
-            self._refuse_connection(f"the broker says 0x{code:02x}")
 
     def _on_suback(self, message_id: int, code: int) -> None:
         number = self._subscribing.pop(message_id, 0)
@@ -372,19 +371,15 @@ class SnSession:
             log.warning("%s lost: it was %s and has not been heard of", self.who, self.state.value)
             self._end()
             return
-        if self.state == State.CONNECTING and now > self._silent_at and self._lower_level():
-            # Some brokers say nothing at all to MQTT 5.
-            if self._link is not None:
-                self._link.abort()
-            self._reach_broker()
-            return
         if not self.delivery.repeat(now, MOST_TRIES):
             log.warning("%s lost: it acknowledges nothing", self.who)
             self._end()
             return
-        if self.state in (State.ACTIVE, State.ASLEEP) and now > self._ping_at:
-            self._ping_at = now + KEEP_ALIVE_SECONDS / 2
-            self._to_broker(bytes((PacketKind.PINGREQ << 4, 0)))
+        if self.state == State.ACTIVE and now > self._ask_at:
+            self._ask_at = now + ASK_SECONDS / 4
+            self._say(m.PingReq())
+        if self._link is not None:
+            self._link.tick(now)
 
     def leave(self) -> None:
         """The gateway ends."""

@@ -6,14 +6,11 @@ from typing import Protocol
 from firedex.event_stamp import split_header
 from firedex.gateway import broker_packets as broker
 from firedex.gateway.broker_packets import BrokerEvent
+from firedex.mqtt_level_choice import MQTT_5
 from firedex.mqtt_sn import messages as m
 from firedex.wire.mqtt_names import check_topic
 
-__all__ = ["FIVE", "KEEP_ALIVE_SECONDS", "Link", "State", "is_publishable", "published"]
-
-FIVE = 5
-KEEP_ALIVE_SECONDS = 60
-"""Towards the broker; the gateway keeps that up by itself."""
+__all__ = ["Link", "State", "is_publishable", "published"]
 
 
 class State(Enum):
@@ -28,10 +25,21 @@ class State(Enum):
 
 
 class Link(Protocol):
-    """A connection to the broker."""
+    """A connection to the broker; it keeps itself alive."""
+
+    level: int
+    """Of MQTT, for all that goes over it."""
+    congested: bool
+    """Whether the broker takes no more for now."""
 
     def send(self, packet: bytes) -> None:
         """To the broker."""
+
+    def hold_back(self, on: bool) -> None:
+        """Take no more from the broker for now, or again."""
+
+    def tick(self, now: float) -> None:
+        """Time passes."""
 
     def close(self) -> None:
         """In good order."""
@@ -53,7 +61,7 @@ def published(message: m.Publish, topic: bytes, level: int) -> bytes:
     """A client's PUBLISH as the broker takes it; a stamp before the payload becomes a property."""
     payload = message.payload
     properties: tuple[tuple[bytes, bytes], ...] = ()
-    if level == FIVE:
+    if level == MQTT_5:
         stamp, rest = split_header(payload)
         if stamp is not None:
             key, value = stamp.to_property()

@@ -24,6 +24,7 @@ class SnTopics:
         self._names: dict[int, bytes] = {}
         self._ids: dict[bytes, int] = {}
         self._told: set[int] = set()
+        self._unknown_predefined: set[int] = set()
         self._knows_predefined = False
 
     def register(self, name: bytes) -> int:
@@ -41,14 +42,18 @@ class SnTopics:
         self._told.add(number)
 
     def forget(self, number: int) -> None:
-        """The client does not know an id after all: it will be told again."""
-        self._told.discard(number)
+        """The client does not know an id after all: it will be told (a pre-defined one, anew)."""
+        if number in self._told:
+            self._told.discard(number)
+        else:
+            self._unknown_predefined.add(number)
 
     def clear(self) -> None:
         """A new session: nothing is known."""
         self._names.clear()
         self._ids.clear()
         self._told.clear()
+        self._unknown_predefined.clear()
 
     def name(self, kind: TopicKind, number: int) -> bytes | None:
         """The topic of an id that the client uses."""
@@ -68,7 +73,7 @@ class SnTopics:
         if number is not None and number in self._told:
             return TopicKind.NORMAL, number, True
         number = self._predefined_ids.get(name)
-        if number is not None and self._knows_predefined:
+        if number is not None and self._knows_predefined and number not in self._unknown_predefined:
             return TopicKind.PREDEFINED, number, True
         if len(name) == SHORT_BYTES:
             return TopicKind.SHORT, int.from_bytes(name, "big"), True

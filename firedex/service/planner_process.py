@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from firedex.service.database import Database
 from firedex.service.planner import Notice
 from firedex.service.planner_loop import CHANGED, STATISTICS, STOP, PlannerJob, run_planner
@@ -155,14 +157,21 @@ class PlannerProcess:
                 notice = pipe.recv()
             except (EOFError, OSError):
                 return
-            while not self._stopping.is_set():
-                try:
-                    self._notify(notice)
-                    break
-                except Exception:
-                    # The database may be away for a moment, and there may be no later notice.
-                    log.exception("a notice of the planner is not taken yet: %s", notice)
-                    self._stopping.wait(RESTART_SECONDS)
+            self._pass_on(notice)
+
+    def _pass_on(self, notice: Notice) -> None:
+        """There may be no later notice: if the database is away for a moment, wait for it."""
+        while not self._stopping.is_set():
+            try:
+                self._notify(notice)
+            except SQLAlchemyError as error:
+                log.warning("the state cannot be used, and %s waits: %s", notice, error)
+                self._stopping.wait(RESTART_SECONDS)
+            except Exception:
+                log.exception("a notice of the planner was lost: %s", notice)
+                return
+            else:
+                return
 
     def tell(self, what: str) -> None:
         """Say that something happened; never waits.

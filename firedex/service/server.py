@@ -97,6 +97,10 @@ class ServiceServer:
                 refusal.headers.append(("Connection", "close"))
             await _send(send, refusal)
             return
+        except SQLAlchemyError:
+            log.exception("the state cannot be used")
+            await _send(send, _json(503, error_json(STATE_IS_AWAY)))
+            return
         except _GoneError:
             return
         answer = await self._in_thread(lambda: _ask(self._flask, scope, body))

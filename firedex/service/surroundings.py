@@ -52,10 +52,12 @@ def take_over(
     if moved:
         ledger.make(CONTROLLER, lambda connection, _: _keep_hosts(connection, moved))
     with database.reading() as connection:
-        known = setting(connection, "capabilities", tuple[SwitchCapabilities, ...])
-    differs = bool(capabilities) and capabilities != known
+        known = setting(connection, "capabilities", tuple[SwitchCapabilities, ...]) or ()
+    # Of a switch that is away nothing is said; what it could do, it will be able to do again.
+    present = {each.switch: each for each in (*known, *capabilities)}
+    differs = present != {each.switch: each for each in known}
     if differs:
-        plain = json.dumps([to_plain(each) for each in capabilities])
+        plain = json.dumps([to_plain(each) for each in present.values()])
         ledger.make(
             CONTROLLER,
             lambda connection, number: _keep_capabilities(connection, number, plain),

@@ -12,6 +12,7 @@ from firedex.wire.workload import Transport
 __all__ = [
     "ETHERNET_HEADER_BYTES",
     "IP_HEADER_BYTES",
+    "LARGEST_SEGMENT_BYTES",
     "LARGEST_UDP_PAYLOAD_BYTES",
     "MTU_BYTES",
     "STAMP_BYTES",

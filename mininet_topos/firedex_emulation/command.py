@@ -3,8 +3,7 @@
 import json
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,11 +14,13 @@ from rich.console import Console
 
 from firedex.scenario_file import ScenarioFileError, read_scenario
 from firedex.wire import Transport
-from firedex_emulation.emulated_network import TOPOLOGIES
-from firedex_emulation.emulation import EmulationOrders, emulate_ways
-from firedex_emulation.errors import EmulationError
+from firedex_emulation.emulation_orders import EMBEDDED_LABEL, EmulationOrders
+from firedex_emulation.errors import CannotEmulate, EmulationError
+from firedex_emulation.measurement import WayMeasurement
+from firedex_emulation.network_plan import TOPOLOGIES
 from firedex_emulation.report import write_report
 from firedex_emulation.run_journal import clean_up
+from firedex_emulation.sandbox import check_requirements
 from firedex_emulation.tables import show
 from firedex_emulation.ways import WAYS, ways_of
 
@@ -62,6 +63,16 @@ INTERRUPTED = 130
     help="How to build its network; by default the first of these that carries it.",
 )
 @click.option(
+    "--embedded",
+    is_flag=True,
+    help="Without root and switches: parts on loopback, and a link in user space.",
+)
+@click.option(
+    "--embedded-if-needed",
+    is_flag=True,
+    help="The same, where real switches cannot be had; says why.",
+)
+@click.option(
     "--clean",
     is_flag=True,
     help="Only remove what runs that died have left behind, and say what it was.",
@@ -76,14 +87,17 @@ def emulate(
     transport: Transport | None,
     out: Path | None,
     topology: str | None,
+    embedded: bool,
+    embedded_if_needed: bool,
     clean: bool,
     as_json: bool,
 ) -> None:
     """Run a scenario on real switches, in several ways, and measure what is delivered.
 
     Mininet and Open vSwitch in a sandbox of their own: nothing of it is left when it ends. Needs
-    root. The ways: none (one class, no drop rates), priority (classes, no drop rates), firedex. The
-    scenario's timeline happens on the way; the report says how predictions held.
+    root, but for --embedded. The ways: none (one class, no drop rates), priority (classes, no drop
+    rates), firedex. The scenario's timeline happens on the way; the report says how predictions
+    held.
     """
     if clean:
         _clean(as_json)
@@ -95,23 +109,20 @@ def emulate(
     if out is not None:
         _make_folder(out)
     try:
-        with _folder(out) as folder, _orderly_end(), Console(stderr=True).status("…") as status:
+        with _orderly_end(), Console(stderr=True).status("…") as status:
             orders = EmulationOrders(
                 scenario=read_scenario(scenario),
                 ways=ways,
                 framework=framework or ("ryu" if find_spec("ryu") else "os-ken"),
                 seconds=duration,
                 seed=seed,
-                folder=folder,
+                folder=out,
                 topology=topology,
                 transport=transport,
+                embedded=embedded or (embedded_if_needed and _has_no_switches()),
             )
-            measured = emulate_ways(
-                orders,
-                report=status.update,
-                tell=lambda said: click.echo(f"firedex: {said}", err=True),
-            )
-            written = write_report(orders, measured) if out is not None else []
+            measured = _run(orders, status.update)
+            written = write_report(orders, measured, out) if out is not None else []
     except KeyboardInterrupt:
         click.echo("firedex: interrupted; nothing of the emulation is left", err=True)
         sys.exit(INTERRUPTED)
@@ -124,14 +135,36 @@ def emulate(
     show(measured, written)
 
 
-@contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """Where files go: the folder that was asked for, or one that goes away."""
-    if out is not None:
-        yield out
-        return
-    with tempfile.TemporaryDirectory(prefix="firedex-emulation-") as folder:
-        yield Path(folder)
+def _run(orders: EmulationOrders, report: Callable[[str], None]) -> list[WayMeasurement]:
+    """On what was asked for; only that is imported, since Mininet may not be there."""
+    if orders.embedded:
+        from firedex_emulation.embedded.embedded_ways import run_embedded
+
+        _tell(EMBEDDED_LABEL)
+        return run_embedded(orders, report)
+    _check_mininet()
+    from firedex_emulation.emulation import emulate_ways
+
+    return emulate_ways(orders, report=report, tell=_tell)
+
+
+def _check_mininet() -> None:
+    if find_spec("mininet") is None:
+        raise CannotEmulate("not installed: Mininet's Python package (pip install mininet)")
+
+
+def _has_no_switches() -> bool:
+    try:
+        check_requirements()
+        _check_mininet()
+    except CannotEmulate as error:
+        _tell(str(error))
+        return True
+    return False
+
+
+def _tell(said: str) -> None:
+    click.echo(f"firedex: {said}", err=True)
 
 
 def _make_folder(out: Path) -> None:

@@ -26,13 +26,12 @@ from firedex.wire import Scenario
 from firedex_emulation import big_switch, building, campus
 from firedex_emulation.delayed_link import DelayedLink
 from firedex_emulation.errors import PartFailed, TopologyRefused
-from firedex_emulation.network_plan import NetworkPlan, PlannedHost, PlannedLink
+from firedex_emulation.network_plan import TOPOLOGIES, NetworkPlan, PlannedHost, PlannedLink
 from firedex_emulation.switch_nodes import PlannedTopo
 
 __all__ = [
     "EDGE_MANAGEMENT",
     "HOST_MANAGEMENT",
-    "TOPOLOGIES",
     "EmulatedNetwork",
     "PlacedHost",
     "PlacedLink",
@@ -44,8 +43,6 @@ __all__ = [
 
 EDGE_MANAGEMENT = "10.255.0.2"
 HOST_MANAGEMENT = "10.255.0.1"
-TOPOLOGIES = (big_switch.NAME, building.NAME, campus.NAME)
-"""From the most particular to the most general: the first that carries a scenario is taken."""
 PLANNERS = {
     big_switch.NAME: big_switch.plan_for,
     building.NAME: building.plan_for,

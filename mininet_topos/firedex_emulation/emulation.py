@@ -1,36 +1,20 @@
 """Outside the sandbox: run a scenario in one way after the other, and measure each."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
-from firedex.wire import Scenario, Transport, to_json
+from firedex.wire import to_json
 from firedex_emulation.emulated_network import plan_network
+from firedex_emulation.emulation_orders import EmulationOrders
 from firedex_emulation.measurement import WayMeasurement, measure_way
 from firedex_emulation.observation import Observation
 from firedex_emulation.one_run import RunOrders
 from firedex_emulation.run_journal import RunJournal
 from firedex_emulation.sandbox import check_requirements, run_in_sandbox
-from firedex_emulation.ways import TITLES, as_run
+from firedex_emulation.ways import TITLES
 
-__all__ = ["EmulationOrders", "emulate_ways"]
+__all__ = ["emulate_ways"]
 
 SET_UP_SECONDS = 180.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmulationOrders:
-    """What is to be run: a scenario in several ways, with the same traffic each time."""
-
-    scenario: Scenario
-    ways: Sequence[str]
-    framework: str
-    seconds: float
-    seed: int
-    folder: Path
-    topology: str | None = None
-    transport: Transport | None = None
-    where: str = "Open vSwitch (user space) in Mininet, with Mosquitto"
 
 
 def emulate_ways(
@@ -39,7 +23,7 @@ def emulate_ways(
     report: Callable[[str], None] = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[WayMeasurement]:
-    """Run each way; observations and delivery records stay in the folder.
+    """Run each way; observations and delivery records stay in the folder, if one was asked for.
 
     ``report`` hears what is going on, ``tell`` what should be remembered.
     """
@@ -48,11 +32,11 @@ def emulate_ways(
     check_requirements()
     measured = []
     with RunJournal(tell) as journal:
+        folder = orders.folder.resolve() if orders.folder else journal.make_folder()
         for number, way in enumerate(orders.ways, 1):
-            scenario = as_run(orders.scenario, way, orders.transport)
+            scenario = orders.as_run(way)
             title = f"{number}/{len(orders.ways)} {TITLES[way]}, {plan.topology}"
             report(f"{title}: building the network")
-            folder = orders.folder.resolve()
             (folder / "scenario.json").write_text(to_json(scenario))
             run = RunOrders(
                 way=way,

@@ -1,13 +1,12 @@
 """Figures of a sample in time, with intervals that respect that neighbours are alike. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["Estimate", "longest_gap", "mean_over_time", "quantile"]
+__all__ = ["Estimate", "longest_loss", "mean_over_time", "quantile"]
 
 Floats = NDArray[np.float64]
 SLICES = 20
@@ -48,9 +47,19 @@ def quantile(values: Floats, level: float) -> float | None:
     return float(np.quantile(values, level)) if len(values) else None
 
 
-def longest_gap(times: Sequence[float] | Floats, began: float, ended: float) -> float:
-    """The longest stretch between ``began`` and ``ended`` without any of ``times``."""
-    inside = np.sort(np.asarray(times, dtype=float))
-    inside = inside[(inside >= began) & (inside <= ended)]
-    edges = np.concatenate([[began], inside, [max(ended, began)]])
-    return float(np.diff(edges).max())
+def longest_loss(
+    published: Floats, delivered: NDArray[np.bool_], began: float, ended: float
+) -> float:
+    """The longest time in which everything that was published was lost, until something came.
+
+    Of what was published between ``began`` and ``ended``; 0 if nothing was lost.
+    """
+    order = np.argsort(published, kind="stable")
+    order = order[(published[order] >= began) & (published[order] <= ended)]
+    longest, first_lost = 0.0, None
+    for at, came in zip(published[order].tolist(), delivered[order].tolist(), strict=True):
+        if not came and first_lost is None:
+            first_lost = at
+        elif came and first_lost is not None:
+            longest, first_lost = max(longest, at - first_lost), None
+    return longest if first_lost is None else max(longest, ended - first_lost)

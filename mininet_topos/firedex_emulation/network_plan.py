@@ -18,6 +18,7 @@ __all__ = [
     "ACCESS_DATAPATHS",
     "EDGE_ADDRESS",
     "NETWORK_PREFIX",
+    "TOPOLOGIES",
     "NetworkPlan",
     "PlannedHost",
     "PlannedLink",
@@ -31,6 +32,8 @@ __all__ = [
     "trunk",
 ]
 
+TOPOLOGIES = ("big-switch", "building", "campus")
+"""From the most particular to the most general: the first that carries a scenario is taken."""
 NETWORK_PREFIX = 16
 EDGE_ADDRESS = "10.0.0.10"
 FIRST_PUBLISHER = IPv4Address("10.0.1.1")

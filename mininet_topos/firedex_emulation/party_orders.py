@@ -8,7 +8,10 @@ __all__ = ["PartyOrders"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartyOrders:
-    """Who a party is, whom it talks to, and where its files are; ``probes``: before the traffic."""
+    """Who a party is, whom it talks to, and where its files are; ``probes``: before the traffic.
+
+    ``source_address`` and ``gateway`` are for the client library, where addresses are translated.
+    """
 
     scenario: str
     name: str
@@ -21,6 +24,10 @@ class PartyOrders:
     records: str = ""
     address: str = "127.0.0.1"
     probes: bool = False
+    broker_port: int = 1883
+    mqtt_version: str = "5"
+    source_address: str | None = None
+    gateway: str | None = None
 
     def to_argument(self) -> str:
         """For a command line."""

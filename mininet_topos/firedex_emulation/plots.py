@@ -20,7 +20,7 @@ LEAST_SECONDS = 1e-4
 
 def plot_classes(measured: Sequence[WayMeasurement], folder: Path) -> Path:
     """Delay and success of each class in each way: bars measured, marks predicted."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
     delay, success = figure.subplots(1, 2)
     width = 0.8 / max(len(measured), 1)
     for number, way in enumerate(measured):
@@ -48,7 +48,13 @@ def plot_classes(measured: Sequence[WayMeasurement], folder: Path) -> Path:
         success.plot(at + width / 2, [row.success_predicted or np.nan for row in way.classes], "k_")
     delay.set(yscale="log", xlabel="class (0 is the highest)", ylabel="mean delay, seconds")
     success.set(xlabel="class (0 is the highest)", ylabel="delivered", ylim=(0, 1.05))
-    success.legend(title="bars measured, marks predicted", fontsize="small")
+    figure.legend(
+        *success.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(measured),
+        title="bars measured, marks predicted",
+        fontsize="small",
+    )
     return _saved(figure, folder / "classes.svg")
 
 

@@ -39,7 +39,9 @@ def main(orders: PartyOrders) -> None:
     generator = np.random.default_rng([orders.seed, number])
     when, what = publication_times(publisher, scenario.timeline, orders.seconds, generator)
     run = Path(orders.run_folder)
-    with Publisher(orders.broker, id=orders.name) as client:
+    with Publisher(
+        orders.broker, orders.broker_port, id=orders.name, version=orders.mqtt_version
+    ) as client:
         (run / f"{orders.name}.ready").touch()
         _wait_for(run / "calibrate")
         if orders.probes:

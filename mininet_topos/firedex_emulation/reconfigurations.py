@@ -8,7 +8,7 @@ import numpy as np
 from firedex.wire import Scenario
 from firedex.wire.timeline import Surge
 from firedex_emulation.delivery_ledger import Ledger
-from firedex_emulation.measured_statistics import longest_gap
+from firedex_emulation.measured_statistics import longest_loss
 from firedex_emulation.observation import InForce, Observation
 
 __all__ = ["Outage", "Reconfiguration", "outages", "reconfigurations"]
@@ -37,7 +37,7 @@ class Reconfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """The longest time for which a class got nothing after something failed."""
+    """The longest time in which all that a class was owed was lost, after something failed."""
 
     what: str
     at_seconds: float
@@ -158,7 +158,7 @@ def _lost(owed: Sequence[Ledger], priority: int, began: float, ended: float) -> 
 
 
 def outages(observation: Observation, owed: Sequence[Ledger]) -> tuple[Outage, ...]:
-    """For every part that was killed and every link that was cut: each class's longest silence."""
+    """For every kill and every cut: what each class lost then, and for how long."""
     found = []
     failures = [action for action in observation.actions if action.kind in ("kill", "link")]
     for number, action in enumerate(failures):
@@ -169,18 +169,16 @@ def outages(observation: Observation, owed: Sequence[Ledger]) -> tuple[Outage, .
         for priority in classes:
             if priority < 0:
                 continue
-            came = np.concatenate(
-                [
-                    ledger.published[ledger.delivered & (ledger.priority == priority)]
-                    for ledger in owed
-                ]
-            )
+            inside = [ledger.priority == priority for ledger in owed]
+            parts = list(zip(owed, inside, strict=True))
+            published = np.concatenate([ledger.published[which] for ledger, which in parts])
+            delivered = np.concatenate([ledger.delivered[which] for ledger, which in parts])
             found.append(
                 Outage(
                     what=action.what,
                     at_seconds=action.asked_at - observation.began_at,
                     priority=priority,
-                    seconds=longest_gap(came, action.asked_at, until),
+                    seconds=longest_loss(published, delivered, action.asked_at, until),
                     lost=_lost(owed, priority, action.asked_at, until),
                 )
             )

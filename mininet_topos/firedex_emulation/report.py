@@ -6,10 +6,10 @@ import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from firedex_emulation.emulation import EmulationOrders
+from firedex_emulation.emulation_orders import EmulationOrders
 from firedex_emulation.measurement import Group, WayMeasurement
 from firedex_emulation.plots import plot_classes, plot_over_time, plot_subscriptions
-from firedex_emulation.ways import TITLES, as_run
+from firedex_emulation.ways import TITLES
 from firedex_emulation.wording import delay_text, share_text
 
 __all__ = ["write_report"]
@@ -17,8 +17,9 @@ __all__ = ["write_report"]
 Row = Sequence[str]
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .7rem;text-align:right;"
-    "border-bottom:1px solid #8884}th:first-child,td:first-child,td:last-child{text-align:left}"
+    "table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}"
+    "td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
+    "th:first-child,td:first-child,td:last-child{text-align:left}td:last-child{white-space:normal}"
     "img{max-width:100%}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}"
     "img{background:#fff}}"
 )
@@ -59,9 +60,10 @@ class _Pages:
         self.html.append(f"<img src='{html.escape(path.name)}' alt='{html.escape(text)}'>")
 
 
-def write_report(orders: EmulationOrders, measured: Sequence[WayMeasurement]) -> list[Path]:
+def write_report(
+    orders: EmulationOrders, measured: Sequence[WayMeasurement], folder: Path
+) -> list[Path]:
     """The report and its plots, beside the delivery records; what was written, the page first."""
-    folder = orders.folder
     pages = _Pages(f"{orders.scenario.name}: measured beside predicted")
     _introduction(pages, orders, measured)
     written = [plot_classes(measured, folder), plot_subscriptions(measured, folder)]
@@ -102,8 +104,8 @@ def _introduction(
     pages.text(
         f"{orders.seconds:g} s of traffic each way, the same events each time "
         f"(seed {orders.seed}), {over}, on {orders.where}. Delays are of delivered events, from "
-        "publishing to the subscriber's callback, by one clock. Predictions were made by the service before the "
-        "traffic, from declared rates; intervals are 95 % (batch means)."
+        "publishing to the subscriber's callback, by one clock. Predictions were made by the "
+        "service before the traffic, from declared rates; intervals are 95 % (batch means)."
     )
 
 
@@ -219,7 +221,7 @@ def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
 
 
 def _outages(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
-    head = ("failure", "at", "class", "longest silence", "lost", "")
+    head = ("failure", "at", "class", "all was lost for", "lost", "")
     rows = [
         (row.what, f"{row.at_seconds:.1f} s", str(row.priority), delay_text(row.seconds))
         + (str(row.lost), "")
@@ -236,7 +238,7 @@ def _conditions(pages: _Pages, orders: EmulationOrders, measured: Sequence[WayMe
         name = TITLES[way.way]
         rows.append((f"{name}: host time on the idle network", delay_text(way.host_seconds)))
         rows.append((f"{name}: the machine stood still", delay_text(way.stalled_seconds)))
-    built = as_run(orders.scenario, "firedex", orders.transport)
+    built = orders.as_run("firedex")
     for switch in built.network.switches:
         if switch.managed and switch.buffer:
             rows.append(

@@ -85,6 +85,8 @@ class Visits:
             address=orders.address,
             role=wanted.role,
             transport=self.transport,
+            source_address=orders.source_address,
+            gateway=orders.gateway,
         )
         for each in wanted.subscriptions:
             subscriber.subscribe(

@@ -25,10 +25,13 @@ def ways_of(text: str) -> tuple[str, ...]:
     return ways
 
 
-def as_run(scenario: Scenario, way: str, transport: Transport | None = None) -> Scenario:
+def as_run(
+    scenario: Scenario, way: str, transport: Transport | None = None, *, plain_links: bool = False
+) -> Scenario:
     """The scenario in one of its ways, with what an emulation's events and links are like.
 
     ``none`` has one flow, one class and no drop rates; ``priority`` has everything but drop rates.
+    ``plain_links`` have neither a burst nor guaranteed rates, which are HTB's.
     """
     planning = scenario.planning
     if way == "none":
@@ -52,7 +55,8 @@ def as_run(scenario: Scenario, way: str, transport: Transport | None = None) -> 
         raise EmulationError(
             "the scenario has an 'assignment'; emulations are planned by the service: leave it out"
         )
-    return as_built(replace(scenario, planning=planning, stamped_events=True))
+    built = as_built(replace(scenario, planning=planning, stamped_events=True))
+    return _without_htb(built) if plain_links else built
 
 
 def as_built(scenario: Scenario) -> Scenario:
@@ -61,6 +65,14 @@ def as_built(scenario: Scenario) -> Scenario:
     classes = scenario.planning.priorities
     switches = tuple(_switch(each, classes) if each.managed else each for each in network.switches)
     return replace(scenario, network=replace(network, switches=switches))
+
+
+def _without_htb(scenario: Scenario) -> Scenario:
+    switches = tuple(
+        replace(switch, burst_bytes=0.0, guaranteed_bits_per_second=0.0)
+        for switch in scenario.network.switches
+    )
+    return replace(scenario, network=replace(scenario.network, switches=switches))
 
 
 def _switch(switch: Switch, classes: int) -> Switch:

@@ -112,7 +112,14 @@ MOMENTS: dict[str, Callable[[Path, Traces], bool]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("the journal is begun", marks=pytest.mark.long),
+        "the switch runs",
+        pytest.param("the broker runs", marks=pytest.mark.long),
+    ],
+)
 def test_after_being_killed(moment: str, before: Traces, journals: Path) -> None:
     process = emulate("--duration", "20")
     wait_until(process, lambda: MOMENTS[moment](journals, before))

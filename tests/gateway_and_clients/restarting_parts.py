@@ -7,15 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from loopback_parts import PATIENCE_SECONDS, free_port, wait_until
 
-__all__ = ["BrokerProcess", "GatewayProcess", "Process"]
+from firedex_emulation.stall_meter import StallMeter
+
+__all__ = ["BrokerProcess", "GatewayProcess", "Process", "within"]
 
 ROOT = Path(__file__).parents[2]
 LASTING_BROKER = """\
@@ -28,6 +31,16 @@ max_queued_messages 0
 log_type error
 user {user}
 """
+
+
+def within(seconds: float, ready: Callable[[], bool], what: str) -> None:
+    """It becomes so in time. When the machine stands still, so do all processes, one by one."""
+    begin = time.monotonic()
+    with StallMeter() as stalls:
+        wait_until(ready, what, seconds=seconds + PATIENCE_SECONDS)
+    took = time.monotonic() - begin
+    print(f"{what}: {took:.2f} s, the machine stood still for {stalls.stalled_seconds:.2f} s")
+    assert took <= seconds + 3 * stalls.stalled_seconds, what
 
 
 class Process(ABC):
@@ -49,7 +62,8 @@ class Process(ABC):
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
         )
-        wait_until(self._answers, f"{type(self).__name__} on {self.port}")
+        what = f"{type(self).__name__} on {self.port}"
+        wait_until(self._answers, what, seconds=3 * PATIENCE_SECONDS)
 
     def _answers(self) -> bool:
         assert self._process is not None

@@ -116,6 +116,12 @@ class BareClient:
         self.send(message)
         return self.expect(kind)
 
+    def await_kind(self, kind: type[T]) -> T:
+        """The next of a kind; what is repeated meanwhile is passed over."""
+        while not isinstance(found := self.receive(), kind):
+            pass
+        return found
+
     def connect(self, seconds: int = 30, **more: Any) -> "BareClient":
         connect = Connect(client_id=self.name, duration_seconds=seconds, **more)
         assert self.ask(connect, Connack).return_code == ReturnCode.ACCEPTED

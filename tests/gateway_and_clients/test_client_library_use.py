@@ -6,6 +6,7 @@ import json
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -17,19 +18,35 @@ import paho.mqtt.client as mqtt
 import pytest
 from click.testing import CliRunner
 from fake_service import FakeService, running_service
-from loopback_parts import PATIENCE_SECONDS, Listener, coins, free_port, running_relay, wait_until
+from loopback_parts import (
+    PATIENCE_SECONDS,
+    Listener,
+    coins,
+    free_port,
+    mosquitto,
+    running_relay,
+    wait_until,
+)
 from paho.mqtt.enums import CallbackAPIVersion
 from restarting_parts import GatewayProcess
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
 from firedex.wire import LogUtility
-from firedex_clients import ClientError, Event, Publisher, ServiceRefused, Subscriber
+from firedex_clients import (
+    ClientError,
+    Event,
+    NotAcknowledged,
+    Publisher,
+    ServiceRefused,
+    Subscriber,
+)
 from firedex_clients.delivery_log import read_records
 from firedex_clients.pub_command import pub
 from firedex_clients.sub_command import sub
 
 LOG = LogUtility(weight=1.0)
+SUB = "from firedex_clients.sub_command import sub; sub()"
 
 
 class Site:
@@ -129,6 +146,82 @@ def test_a_callback_that_raises_ends_nothing(site: Site, address: str) -> None:
         wait_until(lambda: len(seen) == 3, "all three")
 
 
+def test_leaving_out_of_a_callback(site: Site, address: str) -> None:
+    """The thread that runs callbacks is the one that all connections end in."""
+    left, crew = threading.Event(), site.crew(address)
+
+    def leave(_: Event) -> None:
+        crew.__exit__(None, None, None)
+        left.set()
+
+    events = crew.subscribe("leave/2", utility=LOG)
+    crew.subscribe("leave/1", utility=LOG, on_event=leave)
+    crew.__enter__()
+    loop = crew._loop
+    assert loop is not None
+    with Publisher("127.0.0.1", site.broker, id="p") as client:
+        client.publish("leave/1", b"")
+        assert left.wait(PATIENCE_SECONDS), "it waits for itself"
+    assert loop.join(PATIENCE_SECONDS), "its thread has ended"
+    assert list(events) == []
+
+
+def test_leaving_while_a_callback_blocks(
+    site: Site, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firedex_clients.subscriber.PATIENCE_SECONDS", 0.2)
+    entered, go_on, crew = threading.Event(), threading.Event(), site.crew(address)
+
+    def block(_: Event) -> None:
+        entered.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    crew.subscribe("block", utility=LOG, on_event=block)
+    with monkeypatch.context() as patient:
+        patient.setattr("firedex_clients.subscriber.PATIENCE_SECONDS", PATIENCE_SECONDS)
+        crew.__enter__()
+    loop = crew._loop
+    assert loop is not None
+    with Publisher("127.0.0.1", site.broker, id="p") as client:
+        client.publish("block", b"")
+        assert entered.wait(PATIENCE_SECONDS)
+    crew.__exit__(None, None, None)
+    go_on.set()
+    assert loop.join(PATIENCE_SECONDS), "all ends when the callback returns"
+
+
+# -- publishers and outages ------------------------------------------------------------------------
+
+
+def test_what_is_published_in_an_outage_is_waited_for(tmp_path: Path) -> None:
+    port = free_port()
+    with mosquitto(tmp_path, port):
+        publisher = Publisher("127.0.0.1", port, id="p").__enter__()
+        client = publisher._client
+    wait_until(lambda: not client.is_connected(), "the outage to be noticed")
+    publisher.publish("outage", b"kept", qos=1, retain=True)
+    with mosquitto(tmp_path, port):
+        publisher.__exit__(None, None, None)
+        with Listener(port) as plain:
+            plain.subscribe("outage")
+            plain.wait_for(b"kept")
+
+
+def test_what_was_never_acknowledged_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firedex_clients.publisher.PATIENCE_SECONDS", 0.1)
+    with mosquitto(tmp_path) as port:
+        publisher = Publisher("127.0.0.1", port, id="p").__enter__()
+        client = publisher._client
+    wait_until(lambda: not client.is_connected(), "the outage to be noticed")
+    publisher.publish("outage", b"lost")
+    publisher.publish("outage", b"lost too", qos=1)
+    with pytest.raises(NotAcknowledged, match="1 events"):
+        publisher.__exit__(None, None, None)
+    assert client._thread is None or not client._thread.is_alive()
+
+
 def test_what_is_declared_is_registered_and_listed(site: Site, address: str) -> None:
     publisher = Publisher("127.0.0.1", site.broker, id="p", service_url=site.url, switch="lan")
     publisher.declare("declared/1", event_bytes=10, rate_per_second=2.0)
@@ -144,8 +237,9 @@ def test_threads_are_few(site: Site, address: str) -> None:
     site.service.set_plan({f"t/{n}": n for n in range(16)})
     for n in range(16):
         crew.subscribe(f"t/{n}", utility=LOG, on_event=print)
+    before = set(threading.enumerate())
     with crew:
-        names = [thread.name for thread in threading.enumerate()]
+        names = [thread.name for thread in set(threading.enumerate()) - before]
         assert len([name for name in names if name.startswith("firedex-")]) <= 5, "16 connections"
 
 
@@ -242,22 +336,30 @@ def test_sub_prints_what_pub_publishes(site: Site, address: str, tmp_path: Path)
     site.service.set_plan({"cli/#": 3})
     records = tmp_path / "records.parquet"
     arguments = ["cli/#", "--utility", "5", "--service", site.url, "--address", address]
-    arguments += ["--id", "cli", "-v", "-C", "2", "-W", "15", "--records", str(records)]
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(CliRunner().invoke(sub, arguments)))
-    thread.start()
-    broker = f"127.0.0.1:{site.broker}"
-    wait_until(lambda: "cli" in site.service.subscribers, "it to register")
+    arguments += ["--id", "cli", "-v", "-C", "2", "--records", str(records)]
+    # A process of its own: CliRunner takes the standard output of this whole process for itself.
+    with subprocess.Popen(
+        [sys.executable, "-c", SUB, *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            wait_until(
+                lambda: "cli" in site.service.subscribers,
+                "it to register",
+                seconds=3 * PATIENCE_SECONDS,
+            )
+            publication = ["cli/1", "-m", "hello", "--broker", f"127.0.0.1:{site.broker}"]
 
-    def done() -> bool:
-        CliRunner().invoke(pub, ["cli/1", "-m", "hello", "--broker", broker])
-        return not thread.is_alive()
+            def done() -> bool:
+                assert CliRunner().invoke(pub, publication).exit_code == 0
+                return process.poll() is not None
 
-    wait_until(done, "two events")
-    thread.join()
-    (result,) = results
-    assert result.exit_code == 0, result.output
-    first = result.output.splitlines()[0]
+            wait_until(done, "two events", seconds=3 * PATIENCE_SECONDS)
+            assert process.stdout is not None
+            output = process.stdout.read()
+        finally:
+            process.kill()
+    assert process.returncode == 0, output
+    first = output.splitlines()[0]
     assert first.startswith("cli/1 [flow 3 priority 3, ")
     assert first.endswith(" ms] hello")
     assert site.service.subscribers["cli"].subscriber.subscriptions[0].utility == LogUtility(
@@ -274,6 +376,36 @@ def test_sub_says_what_is_wrong() -> None:
     result = CliRunner().invoke(sub, ["a", "--address", "127.0.0.1", "--service", away])
     assert result.exit_code == 2
     assert "does not answer" in result.stderr
+
+
+def test_sub_lists_topics_without_a_filter(site: Site, address: str) -> None:
+    publisher = Publisher("127.0.0.1", site.broker, id="p", service_url=site.url, switch="lan")
+    publisher.declare("listed/1", event_bytes=10, rate_per_second=2.0)
+    with publisher:
+        pass
+    options = ["--service", site.url, "--address", address]
+    result = CliRunner().invoke(sub, ["--topics", *options])
+    assert (result.exit_code, result.output) == (0, "listed/1\n")
+    result = CliRunner().invoke(sub, options)
+    assert result.exit_code == 2
+    assert "name at least one FILTER" in result.stderr
+
+
+def test_sub_interrupted_at_once_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("firedex_clients.sub_command.Subscriber", interrupted)
+    result = CliRunner().invoke(sub, ["a", "-C", "1", "--address", "127.0.0.1"])
+    assert result.exit_code == 27
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_pub_says_that_a_host_is_unknown(transport: str) -> None:
+    arguments = ["t", "-m", "x", "--broker", "no-such-host.invalid:1", "--transport", transport]
+    result = CliRunner().invoke(pub, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("firedex: no-such-host.invalid:1: ")
 
 
 def test_sub_ends_after_its_time_with_mosquittos_code(site: Site, address: str) -> None:

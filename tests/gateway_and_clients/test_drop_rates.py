@@ -18,7 +18,7 @@ from sn_parts import running_sn_gateway
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
-from firedex.wire import LogUtility
+from firedex.wire import Configuration, LogUtility
 from firedex.wire.workload import Transport
 from firedex_clients import Event, Publisher, Subscriber
 
@@ -36,8 +36,9 @@ class Taken:
         self.events: list[Event] = []
         self.sure: list[Event] = []
 
-    def delays(self) -> list[float]:
-        return [delay for e in self.events if (delay := e.delay_seconds) is not None]
+    def delays(self) -> dict[int, float]:
+        """By the event's number."""
+        return {int(e.payload): d for e in self.events if (d := e.delay_seconds) is not None}
 
 
 @pytest.fixture
@@ -94,12 +95,15 @@ def test_what_each_drop_rate_lets_through(
         least, most = binom.interval(CONFIDENCE, EVENTS, 1 - drop_rate)
         print(f"{transport} {drop_rate}: {found} of {EVENTS}, median {_median_ms(each):.2f} ms")
         assert least <= found <= most, f"drop rate {drop_rate}: {found} of {EVENTS}"
-    # By the same clock on one machine; a drop rate must not make the rest wait.
-    assert _median_ms(taken[3]) <= 1.2 * _median_ms(taken[0]) + 0.2
+    # A drop rate must not make the rest wait: compared with the event that was published beside it,
+    # so that whatever else the machine did befell both.
+    beside = taken[0].delays()
+    longer = [delay - beside[number] for number, delay in taken[3].delays().items()]
+    assert statistics.median(longer) <= 0.2e-3 + 0.2 * statistics.median(beside.values())
 
 
 def _median_ms(taken: Taken) -> float:
-    return 1e3 * statistics.median(taken.delays()) if taken.events else 0.0
+    return 1e3 * statistics.median(taken.delays().values()) if taken.events else 0.0
 
 
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
@@ -112,39 +116,47 @@ def test_what_is_retained_is_never_dropped(
     crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
     with Publisher("127.0.0.1", broker, id="source") as client:
         sent = {client.publish(f"held/{n}", b"x", qos=1, retain=True) for n in range(5)}
-        with crew:  # the gateway knows the flow before anything is subscribed
-            crew.subscribe("held/#", utility=LogUtility(weight=1.0), on_event=events.append)
-            wait_until(lambda: bool(service.configuration().flows), "the flow")
-            flows.follow(service.configuration())
+        # The gateway knows the flow before anything is subscribed.
+        crew.subscribe("held/#", utility=LogUtility(weight=1.0), on_event=events.append)
+        flows.follow(planned_for(crew, service))
+        with crew:
             wait_until(lambda: len(events) == 5, "what is retained")
+            (flow,) = flows.flows()
+            assert flow.drop_rate == 1.0
         for n in range(5):
             client.publish(f"held/{n}", b"", qos=1, retain=True)
     assert {event.event_id for event in events} == sent
     assert {event.qos for event in events} == {0}
 
 
+def planned_for(crew: Subscriber, service: FakeService) -> Configuration:
+    """What the service will answer when the subscriber is entered."""
+    crew._register()
+    return service.configuration()
+
+
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
-@pytest.mark.parametrize("drop_rate", [0.9, 1.0])
 def test_keep_alive_survives(
     site: tuple[FakeService, str, FlowTable],
     broker: int,
     address: str,
     transport: Transport,
-    drop_rate: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Longer than the keep-alive, nearly nothing delivered: the connection is still the first."""
-    monkeypatch.setattr("firedex_clients.tcp_flow.KEEP_ALIVE_SECONDS", 1)
-    monkeypatch.setattr("firedex_clients.sn_flow.KEEP_ALIVE_SECONDS", 1)
+    """Longer than the keep-alive, nearly nothing delivered: the connections are still the first."""
+    monkeypatch.setattr("firedex_clients.tcp_flow.KEEP_ALIVE_SECONDS", 2)
+    monkeypatch.setattr("firedex_clients.sn_flow.KEEP_ALIVE_SECONDS", 2)
     service, url, flows = site
-    service.set_plan({"kept": 0}, {0: drop_rate})
+    service.set_plan({"kept/0": 0, "kept/1": 1}, {0: 0.9, 1: 1.0})
     crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
-    crew.subscribe("kept", utility=LogUtility(weight=1.0), on_event=lambda _: None)
+    for n in range(2):
+        crew.subscribe(f"kept/{n}", utility=LogUtility(weight=1.0), on_event=lambda _: None)
     with crew, Publisher("127.0.0.1", broker, id="source") as client:
         flows.follow(service.configuration())
-        until = time.monotonic() + 4
+        until = time.monotonic() + 5
         while time.monotonic() < until:
-            client.publish("kept", b"x")
+            for n in range(2):
+                client.publish(f"kept/{n}", b"x")
             time.sleep(0.01)
         assert crew._flows is not None
-        assert [place.connection.connects for place in crew._flows.places()] == [1]
+        assert [place.connection.connects for place in crew._flows.places()] == [1, 1]

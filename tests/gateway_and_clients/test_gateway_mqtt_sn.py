@@ -1,10 +1,12 @@
 """MQTT-SN 1.2 through the gateway to a real Mosquitto, message by message."""
 
-import time
+import socket
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from loopback_parts import Listener, free_port, wait_until
+from loopback_parts import PATIENCE_SECONDS, Listener, free_port, wait_until
 from sn_parts import BareClient, running_sn_gateway
 
 from firedex.gateway.sn_gateway import SnGateway
@@ -38,7 +40,13 @@ from firedex.mqtt_sn import (
     WillTopicReq,
     WillTopicResp,
     WillTopicUpd,
+    decode,
+    encode,
 )
+from firedex_clients import ConnectionRefused, Publisher
+from firedex_clients.connection_loop import ConnectionLoop
+from firedex_clients.flow_connection import FlowSettings
+from firedex_clients.sn_flow import SnFlow
 
 PREDEFINED = {7: "known/beforehand"}
 
@@ -218,9 +226,12 @@ def test_acknowledged_events_are_repeated_until_they_are(
     if qos == 1:
         client.send(Puback(topic_id=again.topic_id, message_id=again.message_id, return_code=0))
     else:
-        released = client.ask(Pubrec(message_id=again.message_id), Pubrel)
+        client.send(Pubrec(message_id=again.message_id))
+        released = client.await_kind(Pubrel)
         assert client.expect(Pubrel) == released, "it is repeated too"
         client.send(Pubcomp(message_id=released.message_id))
+    client.send(PingReq())
+    client.await_kind(PingResp)  # what was repeated before it was acknowledged
     assert client.is_quiet(0.8)
 
 
@@ -310,19 +321,8 @@ def test_a_client_that_is_not_heard_of_is_forgotten(
 ) -> None:
     with BareClient(port, "short") as short:
         short.connect(seconds=1)
-        assert gateway[0].clients
-        wait_until(lambda: not gateway[0].clients, "the client to be forgotten", seconds=5)
+        wait_until(lambda: not gateway[0].clients, "the client to be forgotten")
         assert isinstance(short.ask(PingReq(), Disconnect), Disconnect)
-
-
-def test_pings_keep_a_client(gateway: tuple[SnGateway, int], port: int) -> None:
-    with BareClient(port, "alive") as alive:
-        alive.connect(seconds=1)
-        until = time.monotonic() + 3
-        while time.monotonic() < until:
-            alive.ask(PingReq(), PingResp)
-            time.sleep(0.25)
-        assert len(gateway[0].clients) == 1
 
 
 def test_a_session_that_is_not_clean_is_kept_by_the_broker(port: int, plain: Listener) -> None:
@@ -371,3 +371,89 @@ def test_no_more_clients_than_are_allowed(broker: int) -> None:
         found = two.ask(Connect(client_id="two", duration_seconds=5), Connack)
         assert found.return_code == ReturnCode.CONGESTION
         one.ask(PingReq(), PingResp)
+
+
+# -- our own subscriber and publisher -------------------------------------------------------------
+
+
+def test_a_flow_that_is_asked_says_that_it_lives() -> None:
+    class Nobody:
+        def __getattr__(self, _: str) -> Any:
+            return lambda *_: None
+
+    loop = ConnectionLoop("asked")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gateway:
+        gateway.bind(("127.0.0.1", 0))
+        gateway.settimeout(PATIENCE_SECONDS)
+        settings = FlowSettings(host="127.0.0.1", port=gateway.getsockname()[1], transport="udp")
+        flow = SnFlow(loop, settings, Nobody(), client_id="c")
+        loop.call(flow.open)
+        data, peer = gateway.recvfrom(65_536)
+        assert isinstance(decode(data), Connect)
+        gateway.sendto(encode(PingReq()), peer)
+        while not isinstance(decode(gateway.recv(65_536)), PingResp):
+            pass
+        loop.call(flow.close)
+        wait_until(lambda: flow.closed, "the flow to be closed")
+        loop.stop()
+        assert loop.join(PATIENCE_SECONDS)
+
+
+def test_a_publisher_repeats_with_the_dup_flag_and_raises_what_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("firedex_clients.sn_publishing.RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("firedex_clients.sn_publishing.MOST_TRIES", 30)
+    heard: list[Publish] = []
+
+    def serve(gateway: socket.socket) -> None:
+        """Answers everything but the first of any two events."""
+        while True:
+            data, peer = gateway.recvfrom(65_536)
+            message = decode(data)
+            if isinstance(message, Connect):
+                gateway.sendto(encode(Connack(return_code=0)), peer)
+            elif isinstance(message, Publish):
+                heard.append(message)
+                if message.dup:
+                    done = Puback(topic_id=0, message_id=message.message_id, return_code=0)
+                    gateway.sendto(encode(done), peer)
+            elif isinstance(message, Disconnect):
+                return
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gateway:
+        gateway.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=serve, args=(gateway,))
+        thread.start()
+        port = gateway.getsockname()[1]
+        with Publisher("127.0.0.1", port, id="p", transport="udp", stamped=False) as publisher:
+            publisher.publish("ab", b"x", qos=1)
+        thread.join()
+    assert [event.dup for event in heard[:2]] == [False, True]
+
+
+def test_a_publisher_whose_gateway_is_away_says_so(
+    broker: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    with running_sn_gateway(broker, port=port):
+        publisher = Publisher("127.0.0.1", port, id="p", transport="udp").__enter__()
+        publisher.publish("away/1", b"x", qos=1)
+    monkeypatch.setattr("firedex_clients.sn_publishing.RETRY_SECONDS", 0.05)
+    for _ in range(5):
+        publisher.publish("away/1", b"lost")
+    with pytest.raises(ConnectionRefused):
+        publisher.publish("away/1", b"x", qos=1)
+    publisher.__exit__(None, None, None)
+
+
+def test_a_publisher_goes_on_when_its_gateway_has_restarted(broker: int, plain: Listener) -> None:
+    port = free_port()
+    with running_sn_gateway(broker, port=port):
+        publisher = Publisher("127.0.0.1", port, id="p", transport="udp").__enter__()
+        publisher.publish("restarted/1", b"before", qos=1)
+    plain.subscribe("restarted/1")
+    with running_sn_gateway(broker, port=port):
+        publisher.publish("restarted/1", b"after", qos=1)
+        plain.wait_for(b"after")
+        publisher.__exit__(None, None, None)

@@ -102,6 +102,25 @@ def test_aliases_survive_drops_and_sheds(
     assert totals.offered == totals.delivered + totals.dropped + totals.shed
 
 
+def test_an_event_is_delivered_in_the_window_in_which_it_leaves() -> None:
+    sink, flow = Sink(), ManagedFlow("crew", 0, 0.0)
+    down = Downstream(
+        sink,
+        lambda: flow,
+        level=5,
+        aliases=None,
+        limits=BufferLimits(),
+        coins=coins(),
+        unmanaged=Totals(),
+    )
+    sink.congested = True
+    down.received(aliased(b"t", 0, b"x"), 0.0)
+    assert flow.counts.take_window()[b"t"].delivered == 0
+    sink.congested = False
+    down.drain(0.1)
+    assert flow.counts.take_window()[b"t"].delivered == 1
+
+
 def test_an_event_grown_by_its_topic_beyond_what_the_client_takes_is_not_sent() -> None:
     aliases = TopicAliases(maximum_packet_bytes=30)
     aliases.received(aliased(b"t" * 40, 1, b""))
@@ -148,6 +167,20 @@ def test_what_is_stale_is_shed_when_its_turn_comes() -> None:
     assert buffer.take(2.0) == (None, [])
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30), st.integers(0, 3))
+def test_what_is_taken_out_of_the_midst_leaves_the_rest_in_order(
+    added: list[tuple[int, bool]], wanted: int
+) -> None:
+    buffer: FlowBuffer[tuple[int, int]] = FlowBuffer(BufferLimits(bytes=1000, seconds=10.0))
+    for place, (key, sheddable) in enumerate(added):
+        buffer.add((key, place), 1, sheddable=sheddable, now=0.0)
+    taken = buffer.take_all(lambda item: item[0] == wanted)
+    rest = [item for item, _ in (buffer.take(0.0) for _ in range(len(buffer)))]
+    assert taken == [(key, n) for n, (key, _) in enumerate(added) if key == wanted]
+    assert rest == [(key, n) for n, (key, _) in enumerate(added) if key != wanted]
+    assert (buffer.waiting_bytes, buffer.full) == (0, False)
+
+
 # -- duplicates ------------------------------------------------------------------------------------
 
 
@@ -155,7 +188,7 @@ def test_what_is_stale_is_shed_when_its_turn_comes() -> None:
 def test_an_event_is_new_exactly_once(numbers: list[int]) -> None:
     seen, known = Seen(), set[int]()
     for number in numbers:
-        assert seen.is_new(b"origin", number) is (number not in known)
+        assert seen.is_new("t", b"origin", number) is (number not in known)
         known.add(number)
     if numbers:
         expected = set(range(numbers[0], max(known) + 1)) - known
@@ -164,10 +197,29 @@ def test_an_event_is_new_exactly_once(numbers: list[int]) -> None:
 
 def test_far_gaps_are_counted_in_bounded_memory() -> None:
     seen = Seen()
-    for number in (1, 10_000_000, 20_000_000):
-        assert seen.is_new(b"o", number)
-    assert seen.missing == 20_000_000 - 3
-    assert not seen.is_new(b"o", 1)
+    for number in (1, 1_000_000, 2_000_000):
+        assert seen.is_new("t", b"o", number)
+    assert seen.missing == 2_000_000 - 3
+    assert seen.is_new("t", b"o", 1) is False
+
+
+def test_a_forged_number_silences_nobody() -> None:
+    seen = Seen()
+    assert seen.is_new("t", b"o", 7)
+    assert seen.is_new("of others", b"o", 1000), "another topic is another stream"
+    assert seen.is_new("t", b"o", 7 + 2**20 + 1) is None, "and nobody jumps so far"
+    assert seen.is_new("t", b"o", 8)
+    assert seen.missing == 0
+
+
+def test_after_a_long_absence_numbers_count_again() -> None:
+    seen, there = Seen(), 2**30
+    assert seen.is_new("t", b"o", 7)
+    assert seen.is_new("t", b"o", 2**40) is None, "forged"
+    assert seen.is_new("t", b"o", there) is None, "who knows?"
+    assert [seen.is_new("t", b"o", there + n) for n in (1, 1, 3)] == [True, False, True]
+    assert seen.missing == 1
+    assert seen.is_new("t", b"o", 8), "and if that was forged, no harm is done"
 
 
 # -- MQTT-SN ---------------------------------------------------------------------------------------

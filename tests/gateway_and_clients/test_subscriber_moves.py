@@ -6,16 +6,17 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from fake_service import FakeService, running_service
-from loopback_parts import Listener, coins, running_relay, wait_until
+from loopback_parts import Listener, coins, free_port, running_relay, wait_until
 from sn_parts import running_sn_gateway
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.relay import Relay
+from firedex.mqtt_level_choice import MQTT_3
 from firedex.wire import LogUtility
 from firedex.wire.workload import Transport
 from firedex_clients import Event, Publisher, Subscriber
@@ -107,13 +108,17 @@ def shuffled(places: dict[str, int], generator: random.Random) -> dict[str, int]
     return {topic: (flow + generator.randrange(1, 4)) % 4 for topic, flow in places.items()}
 
 
+@pytest.mark.parametrize("spoken", ["MQTT 5", "MQTT 3.1.1", "MQTT-SN"])
 def test_a_move_brings_no_retained_message_again(
-    site: tuple[FakeService, str, Relay], broker: int, address: str
+    site: tuple[FakeService, str, Relay], broker: int, address: str, spoken: str
 ) -> None:
     service, url, _ = site
     service.set_plan({"kept/#": 0, "live": 0})
     kept, live = list[Event](), list[Event]()
-    crew = Subscriber(url, id="crew", switch="core", address=address)
+    transport: Transport = "udp" if spoken == "MQTT-SN" else "tcp"
+    crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
+    if spoken == "MQTT 3.1.1":
+        crew._levels["127.0.0.1", service.gateway_port] = MQTT_3
     crew.subscribe("kept/#", utility=LOG, on_event=kept.append)
     crew.subscribe("live", utility=LOG, on_event=live.append)
     with Listener(broker) as plain:
@@ -127,6 +132,12 @@ def test_a_move_brings_no_retained_message_again(
                     wait_until(lambda v=version: at(crew, v), "the move")
                     plain.publish_surely("live", b"%d" % flow)
                     wait_until(lambda f=flow: any(e.flow == f for e in live), "a live event")
+                assert crew._flows is not None
+                places = crew._flows.places
+                wait_until(
+                    lambda: not any(each.connection.unsubscribing for each in places()),
+                    "the old flows to end: what is not stamped would come over both",
+                )
                 plain.publish_surely("kept/1", b"new", retain=True)
                 wait_until(lambda: kept[-1].payload == b"new", "the new value")
         finally:
@@ -197,3 +208,45 @@ def test_priority_and_version_change_on_the_open_connection(
         wait_until(lambda: bool(events), "an event")
         assert (events[-1].priority, events[-1].configuration_version) == (5, version)
         assert set(relay.connections) == before
+
+
+@contextmanager
+def gateway(broker: int, flows: FlowTable, service: FakeService) -> Iterator[None]:
+    """Both transports on the ports that the service tells of."""
+    relay = Relay(("127.0.0.1", broker), flows, coins())
+    with (
+        running_relay(relay, service.gateway_port),
+        running_sn_gateway(broker, flows, port=service.udp_port),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_what_is_unwanted_while_a_lasting_flow_is_down_ends(
+    broker: int, address: str, transport: Transport
+) -> None:
+    """Its session at the broker knows nothing of that until it is told."""
+    service = FakeService(free_port(), udp_port=free_port())
+    flows, events = FlowTable(), list[Event]()
+    with ExitStack() as running, Publisher("127.0.0.1", broker, id="p") as client:
+        url = running.enter_context(running_service(service))
+        with gateway(broker, flows, service):
+            crew = Subscriber(url, id="crew", switch="core", address=address, transport=transport)
+            for topic in TOPICS[:2]:
+                crew.subscribe(topic, utility=LOG, on_event=events.append, qos=1)
+            running.enter_context(crew)
+        wait_until(lambda: not crew.settled(), "the outage to be noticed")
+        crew.unsubscribe(TOPICS[0])
+        flows.follow(service.configuration())
+        with gateway(broker, flows, service):
+            wait_until(crew.settled, "the flow to be back")
+            assert crew._flows is not None
+            (place,) = crew._flows.places()
+            wait_until(lambda: not place.connection.unsubscribing, "it to be unsubscribed")
+            client.publish(TOPICS[0], b"no", qos=1)
+            client.publish(TOPICS[1], b"yes", qos=1)
+            wait_until(lambda: bool(events), "the event that is wanted")
+            assert [event.payload for event in events] == [b"yes"]
+            (flow,) = flows.flows()
+            assert flow.counts.topic(TOPICS[0].encode()).offered == 0
+            running.close()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulated_site import BEGAN, in_force, observed, record, scenario
 
-from firedex_emulation.measured_statistics import Estimate, longest_gap, mean_over_time
+from firedex_emulation.measured_statistics import Estimate, longest_loss, mean_over_time
 from firedex_emulation.measurement import WayMeasurement, measure_way
 from firedex_emulation.observation import Action, Observation, Visit
 from firedex_emulation.verdict import verdict
@@ -141,10 +141,17 @@ def test_too_little_has_no_interval() -> None:
     assert one == Estimate(mean=2.0, half_width=None)
 
 
-def test_the_longest_gap_counts_the_edges() -> None:
-    assert longest_gap([2.0, 3.0, 9.0], 1.0, 10.0) == 6.0
-    assert longest_gap([], 1.0, 4.0) == 3.0
-    assert longest_gap([3.5], 1.0, 4.0) == 2.5
+def test_an_outage_lasts_until_something_comes() -> None:
+    published = np.array([1.0, 2.0, 3.0, 5.0, 6.0, 9.0])
+
+    def lost(*numbers: int) -> float:
+        came = ~np.isin(np.arange(6), numbers)
+        return longest_loss(published, came, 1.5, 8.0)
+
+    assert lost() == 0.0
+    assert lost(1, 2, 4) == 3.0
+    assert lost(4) == 2.0  # until the end of what is looked at
+    assert lost(0, 5) == 0.0  # outside
 
 
 @pytest.mark.parametrize(

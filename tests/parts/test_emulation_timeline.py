@@ -9,7 +9,7 @@ import pytest
 from emulated_site import BEGAN, observed, record, scenario
 
 from firedex.wire import Scenario, from_plain, to_plain
-from firedex_emulation.emulation import EmulationOrders
+from firedex_emulation.emulation_orders import EmulationOrders
 from firedex_emulation.errors import EmulationError
 from firedex_emulation.idle_network import idle_link_seconds, probed_topic, seconds_between_probes
 from firedex_emulation.measurement import measure_way
@@ -133,7 +133,7 @@ def test_the_report_is_written_whole(tmp_path: Path) -> None:
     orders = EmulationOrders(
         scenario=of, ways=["firedex"], framework="os-ken", seconds=10, seed=1, folder=tmp_path
     )
-    written = write_report(orders, [way])
+    written = write_report(orders, [way], tmp_path)
     assert all(path.stat().st_size > 100 for path in written)
     page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
     for said in ("smoke/#", "With FireDeX", "100.0 ms", "guaranteed"):

@@ -13,9 +13,9 @@ from firedex_emulation import big_switch, building, campus
 from firedex_emulation.big_switch import BigSwitch
 from firedex_emulation.building import Building
 from firedex_emulation.campus import Campus
-from firedex_emulation.emulated_network import TOPOLOGIES, plan_network
+from firedex_emulation.emulated_network import plan_network
 from firedex_emulation.errors import TopologyRefused
-from firedex_emulation.network_plan import NetworkPlan, PlannedLink
+from firedex_emulation.network_plan import TOPOLOGIES, NetworkPlan, PlannedLink
 from firedex_emulation.scenario_layout import switches_on_loops
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

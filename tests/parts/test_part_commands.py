@@ -224,7 +224,7 @@ def test_controller_refuses_an_api_that_is_not_host_and_port() -> None:
 def test_emulate_refuses_a_way_that_is_none() -> None:
     result = run("emulate", "--compare", "none,magic")
     assert result.exit_code == 2
-    assert "'magic'; there are none, firedex" in " ".join(result.stderr.split())
+    assert "'magic'; there are none, priority, firedex" in " ".join(result.stderr.split())
 
 
 def test_emulate_refuses_to_write_into_the_sandboxs_own_folder() -> None:

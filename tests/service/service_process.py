@@ -12,7 +12,7 @@ from pathlib import Path
 from service_site import Client
 
 PROGRAM = "from firedex.service.command import serve; serve()"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 SITE = """\
 name: killed
 transport: tcp

@@ -173,3 +173,8 @@ def wait_until(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> N
     while not ready():
         assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
         time.sleep(0.01)
+
+
+def wait_until_in_force(client: Client) -> None:
+    """However long a planner's process takes to start."""
+    wait_until(lambda: client.get("/v1/status").json["pending_changes"] == 0, "in force", 180.0)

@@ -4,6 +4,7 @@ import asyncio
 import http.client
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from event_stream import Stream
 from service_site import QUICK, Client, publisher, serving, site, subscriber, wait_until
 from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
 from test_measured_rates import report
 
 from firedex.service import event_streams, report_store, server, tables
@@ -24,6 +26,7 @@ from firedex.service.request_limits import RequestRate
 from firedex.service.running import RunningService
 from firedex.service.server import LARGEST_UNKNOWN_BODY_BYTES
 from firedex.service.site_state import DeclaredTopic, SiteState
+from firedex.service.tokens import Tokens
 from firedex.service.unneeded_state import REMEMBERED_SECONDS, unneeded
 from firedex.wire import (
     PublisherRegistration,
@@ -121,6 +124,7 @@ def test_what_is_unneeded_is_neither_declared_published_subscribed_nor_measured(
         },
         publishers={"p0": from_plain(PublisherRegistration, sender)},
         subscribers={"crew": from_plain(SubscriberRegistration, subscriber("crew", {"+/1": 1.0}))},
+        hosts={IPv4Address("10.0.0.1"): "roof", IPv4Address("10.0.0.99"): "core"},
         measured={
             "measured": measured(REMEMBERED_SECONDS - 1),
             "long-ago": measured(REMEMBERED_SECONDS + 1),
@@ -129,6 +133,7 @@ def test_what_is_unneeded_is_neither_declared_published_subscribed_nor_measured(
     found = unneeded(state, 1e6)
     assert set(found.topics) == {"long-ago", "unneeded"}
     assert list(found.measured) == ["long-ago"]
+    assert list(found.hosts) == [IPv4Address("10.0.0.99")]
     assert REMEMBERED_SECONDS > STALE_SECONDS
     assert not unneeded(SiteState(), 1e6)
 
@@ -296,6 +301,18 @@ def test_who_says_all_before_it_listens_is_refused_in_words(guarded: Guarded) ->
 def test_a_long_body_of_somebody_known_is_read(guarded: Guarded) -> None:
     body = " " * (3 * LARGEST_UNKNOWN_BODY_BYTES) + "[]"
     assert guarded.crew.ask("POST", "/v1/statistics", body).status == 202
+
+
+def test_a_state_that_is_away_at_the_door_is_said(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("the server went away"))
+
+    monkeypatch.setattr(Tokens, "identify", away)
+    assert guarded.crew.get("/v1/events").status == 503
+    long = b" " * (3 * LARGEST_UNKNOWN_BODY_BYTES)
+    assert guarded.crew.ask("POST", "/v1/statistics", long).status == 503
 
 
 def test_wrong_tokens_of_an_address_are_limited(guarded: Guarded) -> None:

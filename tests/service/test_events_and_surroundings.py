@@ -188,6 +188,13 @@ def test_a_plan_keeps_to_the_classes_that_a_switch_has(
     assert network is not None
     classes = {q.priority for s in network.switches for p in s.ports for q in p.classes}
     assert classes <= {0, 1}
+    # A switch that is away for a moment has not changed; another one that is there is news.
+    controller.capabilities = [{**controller.capabilities[0], "switch": "roof", "priorities": 7}]
+    wait_until(
+        lambda: client.get("/v1/audit?limit=1").json[0]["action"] == "capabilities", "the roof"
+    )
+    now = client.ask("PUT", "/v1/subscribers/crew?wait_seconds=20", four).json
+    assert {flow["priority"] for flow in now["flows"]} == {0, 1}
 
 
 # -- older and newer states --------------------------------------------------------------------

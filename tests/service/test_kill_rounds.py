@@ -20,11 +20,11 @@ import pytest
 from fake_controller import FakeController, running_controller
 from loopback_parts import free_port
 from service_process import ServiceProcess, service_process
-from service_site import Client, publisher, subscriber
+from service_site import Client, publisher, subscriber, wait_until_in_force
 
 CLIENTS = 4
 TOPICS = [f"t/{number}" for number in range(6)]
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 @dataclass
@@ -159,7 +159,8 @@ def kill_rounds(folder: Path, rounds: int, state: str | None = None) -> None:
                 client = Client(running.url)
                 if number == 0:
                     declared = publisher("p0", dict.fromkeys(TOPICS, 20.0))
-                    assert client.register(declared).status == 200
+                    assert client.register(declared, wait=0).status == 202
+                    wait_until_in_force(client)
                     client.ask("PUT", "/v1/profiles/overhaul", {"rules": []})
                     client.ask("POST", "/v1/incident", {"title": "fire"})
                 else:
@@ -181,11 +182,13 @@ def test_fifty_rounds(tmp_path: Path, state: str) -> None:
 def test_a_planner_that_is_killed_is_started_again(tmp_path: Path) -> None:
     with service_process(tmp_path, free_port(), "--open") as running:
         client = Client(running.url)
-        assert client.register(publisher("p0", {"t/0": 1.0})).status == 200
+        client.register(publisher("p0", {"t/0": 1.0}), wait=0)
+        wait_until_in_force(client)
         for child in running.children():
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
-        assert client.register(subscriber("crew", {"t/0": 1.0}), wait=30).status == 200
+        client.register(subscriber("crew", {"t/0": 1.0}), wait=0)
+        wait_until_in_force(client)
 
 
 def test_a_planner_that_is_busy_holds_up_nobody() -> None:

@@ -6,13 +6,23 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from service_site import QUICK, Client, publisher, serving, subscriber, wait_until
+from service_site import (
+    QUICK,
+    Client,
+    publisher,
+    serving,
+    subscriber,
+    wait_until,
+    wait_until_in_force,
+)
 from sqlalchemy.exc import OperationalError
 
+from firedex.service import planner_process
 from firedex.service.configuration_store import ConfigurationStore
 from firedex.service.database import PLANNER, Database
 from firedex.service.errors import LockLost, PlannedElsewhere
-from firedex.service.planner import Planner
+from firedex.service.planner import Notice, Planner
+from firedex.service.planner_process import PlannerProcess
 
 CREW = subscriber("crew", {"smoke/1": 1.0})
 
@@ -77,12 +87,14 @@ def test_a_planner_in_its_own_process_outlives_its_sessions(
         psycopg.connect(state, autocommit=True) as other,
     ):
         client = Client(running.url)
-        assert client.register(CREW).status == 200
+        client.register(CREW, wait=0)
+        wait_until_in_force(client)
         other.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        assert client.register(publisher("p0", {"smoke/1": 1.0})).status == 200
+        assert client.register(publisher("p0", {"smoke/1": 1.0}), wait=0).status == 202
+        wait_until_in_force(client)
         wait_until(lambda: client.get("/v1/status").json["trouble"] is None, "all is well")
 
 
@@ -111,3 +123,19 @@ def test_what_another_planner_gave_up_is_never_activated(tmp_path: Path) -> None
         still = store.in_force()
         assert still is not None
         assert still.version == now.version
+
+
+def test_a_notice_waits_for_a_database_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be the last for a long time: without it the service would not know its version."""
+    monkeypatch.setattr(planner_process, "RESTART_SECONDS", 0.01)
+    answers = [OperationalError("BEGIN", {}, Exception("gone"))] * 3
+    taken = []
+
+    def take(notice: Notice) -> None:
+        if answers:
+            raise answers.pop()
+        taken.append(notice)
+
+    planner = PlannerProcess(None, take)  # type: ignore[arg-type]
+    planner._pass_on(Notice(kind="in-force", version=7))
+    assert [notice.version for notice in taken] == [7]

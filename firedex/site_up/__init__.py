@@ -1,0 +1,1 @@
+"""``firedex up``: all parts of a site at once, kept running, stopped together."""

@@ -1,0 +1,96 @@
+"""``firedex spark generate``: records, feedback and fleets whose truth is known, of any size."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from firedex.cli.options import SEED
+from firedex_spark.generated_feedback import FeedbackTruth, write_generated_feedback
+from firedex_spark.generated_fleet import generated_fleet
+from firedex_spark.generated_records import RecordTruth, write_generated_records
+from firedex_spark.plan_sites import write_fleet
+
+__all__ = ["generate"]
+
+out_option = click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True)
+seed_option = click.option("--seed", type=SEED, default=0, show_default=True)
+
+
+@click.group(short_help="Input for the jobs, with a known truth.")
+def generate() -> None:
+    """Draw input for the other jobs, with a truth to compare their results with."""
+
+
+@generate.command(
+    "records", epilog="Example: firedex spark generate records --rows 1000000 --out generated"
+)
+@click.option("--rows", type=click.IntRange(min=1), default=1_000_000, show_default=True)
+@click.option("--sites", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--subscribers", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option("--topics", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--drift", default=0.0, help="By what part the lowest class's delays grow.")
+@seed_option
+@out_option
+def records(
+    rows: int, sites: int, subscribers: int, topics: int, drift: float, seed: int, out: Path
+) -> None:
+    """Write delivery records by site and day, and the predictions of a model that is right."""
+    truth = RecordTruth(sites=sites, subscribers=subscribers, topics=topics, seed=seed)
+    drifting = {truth.classes - 1: drift} if drift else {}
+    truth = RecordTruth(
+        sites=sites, subscribers=subscribers, topics=topics, drift=drifting, seed=seed
+    )
+    with Progress(
+        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        task = bar.add_task("drawing", total=rows)
+        written = write_generated_records(
+            truth, out, rows, lambda done: bar.update(task, completed=done)
+        )
+    click.echo(f"{written} records in {out / 'records'}, {out / 'predictions.parquet'}")
+
+
+@generate.command(
+    "feedback", epilog="Example: firedex spark generate feedback --ratings 200 --out generated"
+)
+@click.option("--ratings", type=click.IntRange(min=0), default=200, show_default=True)
+@click.option("--acknowledgements", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--dwells", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--choices", type=click.IntRange(min=0), default=0, show_default=True)
+@seed_option
+@out_option
+def feedback(
+    ratings: int, acknowledgements: int, dwells: int, choices: int, seed: int, out: Path
+) -> None:
+    """Write feedback, so many of each kind for every role, phase and topic, and the true worths."""
+    truth = FeedbackTruth(
+        ratings=ratings,
+        acknowledgements=acknowledgements,
+        dwells=dwells,
+        choices=choices,
+        seed=seed,
+    )
+    made = write_generated_feedback(truth, out / "feedback")
+    rows = [
+        {"role": role, "phase": phase, "topic": topic, "worth": worth}
+        for (role, phase, topic), worth in made.worth.items()
+    ]
+    (out / "truth.json").write_text(json.dumps(rows, indent=2) + "\n", "utf-8")
+    click.echo(f"{made.table.num_rows} rows in {out / 'feedback'}, {out / 'truth.json'}")
+
+
+@generate.command(
+    "fleet", epilog="Example: firedex spark generate fleet --sites 100 --out generated"
+)
+@click.option("--sites", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--subscriptions", type=click.IntRange(min=1), default=100, show_default=True)
+@seed_option
+@out_option
+def fleet(sites: int, subscriptions: int, seed: int, out: Path) -> None:
+    """Write a table of sites with about so many subscriptions each."""
+    write_fleet(out / "fleet.parquet", generated_fleet(sites, subscriptions, seed))
+    click.echo(f"{sites} sites in {out / 'fleet.parquet'}")

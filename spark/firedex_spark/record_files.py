@@ -1,0 +1,159 @@
+"""Which files a job reads: checked at entry by their footers; a bad one is left out by name.
+
+Files lie flat, as clients and the simulator write them, or by site and day
+(``site=NAME/day=DATE/…``), where the site is in the path.
+"""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
+
+from firedex_spark.errors import (
+    BadFile,
+    MissingColumns,
+    NoInput,
+    NothingReadable,
+    UnreadableFile,
+    WrongColumnType,
+)
+from firedex_spark.session import SparkSession
+
+__all__ = ["CheckedFiles", "RecordFile", "RowGroup", "check_files", "files_under", "frame_of"]
+
+READERS = 8
+SITE = "site="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroup:
+    """Rows that lie together in a file, and between which times; ``untimed``: some have none."""
+
+    number: int
+    rows: int
+    earliest: float
+    latest: float
+    untimed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFile:
+    """A file that can be read; ``site``: as its path says, if it does."""
+
+    path: Path
+    site: str | None
+    groups: tuple[RowGroup, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds."""
+        return sum(group.rows for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedFiles:
+    """What can be read, and what is left out."""
+
+    good: tuple[RecordFile, ...]
+    left_out: tuple[BadFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are in all."""
+        return sum(file.rows for file in self.good)
+
+
+def files_under(source: Path, kind: str) -> list[Path]:
+    """All Parquet files there, in a fixed order; unfinished ones have other names."""
+    if source.is_file():
+        return [source]
+    found = sorted(source.rglob("*.parquet"))
+    found = [file for file in found if file.is_file() and not file.name.startswith(("_", "."))]
+    if not found:
+        raise NoInput(source, kind)
+    return found
+
+
+def check_files(
+    source: Path, files: Sequence[Path], schema: pa.Schema, time: str | None = None
+) -> CheckedFiles:
+    """Check every file against ``schema``; ``time``: the column whose range is wanted, if any."""
+    with ThreadPoolExecutor(READERS) as pool:
+        checked = list(pool.map(lambda file: _checked(file, schema, time), files))
+    good = tuple(file for file in checked if isinstance(file, RecordFile))
+    left_out = tuple(bad for bad in checked if isinstance(bad, BadFile))
+    if not good:
+        raise NothingReadable(source, left_out)
+    return CheckedFiles(good=good, left_out=left_out)
+
+
+def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | BadFile:
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, found = file.metadata, file.schema_arrow
+    except (OSError, pa.ArrowException) as error:
+        return UnreadableFile(path, str(error).splitlines()[0])
+    site = _site_of(path)
+    wanted = [field for field in schema if not (field.name == "site" and site is not None)]
+    missing = [field.name for field in wanted if field.name not in found.names]
+    if missing:
+        return MissingColumns(path, missing)
+    for field in wanted:
+        kind = found.field(field.name).type
+        if not _alike(kind, field.type):
+            return WrongColumnType(path, field.name, str(kind), str(field.type))
+    return RecordFile(path=path, site=site, groups=tuple(_groups(metadata, time)))
+
+
+def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """The same, or what is read as the same without loss."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_signed_integer(found))
+    return bool(found == wanted)
+
+
+def _site_of(path: Path) -> str | None:
+    named = [part.removeprefix(SITE) for part in path.parts if part.startswith(SITE)]
+    return named[-1] if named else None
+
+
+def _groups(metadata: pq.FileMetaData, time: str | None) -> Iterable[RowGroup]:
+    names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    column = names.index(time) if time is not None else None
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        said: Any = group.column(column).statistics if column is not None else None
+        known = said is not None and said.has_min_max
+        none_at_all = said is not None and said.has_null_count and said.null_count == group.num_rows
+        yield RowGroup(
+            number=number,
+            rows=group.num_rows,
+            earliest=float(said.min) if known else inf if none_at_all else -inf,
+            latest=float(said.max) if known else -inf if none_at_all else inf,
+            untimed=said is None or not said.has_null_count or said.null_count > 0,
+        )
+
+
+def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema) -> DataFrame:
+    """The rows of all files, by the columns of ``schema``; a path's site is the column's value."""
+    made: DataFrame | None = None
+    for site in sorted({file.site or "" for file in files}):
+        rows = spark.read.parquet(*[str(f.path) for f in files if (f.site or "") == site])
+        if site:
+            rows = rows.withColumn("site", lit(site))
+        rows = rows.select(*schema.names)
+        made = rows if made is None else made.unionByName(rows)
+    if made is None:
+        raise ValueError("no files")
+    return made

@@ -1,0 +1,189 @@
+"""Cutting records by time into windows that can be worked on alone. Pure, but for reading files.
+
+Copies of one notification carry the same publisher's stamp, so they fall into the same window:
+windows need to know nothing of each other, and nothing is shuffled to find duplicates. Rows without
+a stamp have no delay, cannot be duplicates of anything known, and make windows of their own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from math import ceil, floor, inf, isfinite, log2
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from firedex_spark.errors import BadFile, UnreadableFile
+from firedex_spark.record_files import RecordFile, RowGroup
+
+__all__ = ["Piece", "Window", "fixed_windows", "read_window", "slice_width", "windows_of"]
+
+ROWS_OF_A_WINDOW = 1_500_000
+NEAR = 0.4
+"""By what part of a window a cut may be moved to where a row group begins."""
+MOST_SLICES = 1024
+TIME = "published_at_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Row groups of one file."""
+
+    path: str
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The rows of one site (None: the files say which) stamped from ``start`` on, before ``end``.
+
+    ``untimed``: the rows without a stamp instead.
+    """
+
+    site: str | None
+    start: float
+    end: float
+    untimed: bool
+    pieces: tuple[Piece, ...]
+
+
+Placed = tuple[RecordFile, RowGroup]
+
+
+def slice_width(files: Iterable[RecordFile]) -> float:
+    """Seconds of a slice: a power of two, so that slices of other widths join exactly."""
+    groups = [group for file in files for group in file.groups]
+    earliest = min((g.earliest for g in groups if isfinite(g.earliest)), default=0.0)
+    latest = max((g.latest for g in groups if isfinite(g.latest)), default=0.0)
+    return float(2.0 ** ceil(log2(max(latest - earliest, 1e-3) / MOST_SLICES)))
+
+
+def windows_of(files: Sequence[RecordFile]) -> list[Window]:
+    """Windows of about equal size, cut where row groups begin if that is near."""
+    made: list[Window] = []
+    for site, placed in _by_site(files):
+        timed = [p for p in placed if p[1].earliest <= p[1].latest]
+        cuts = [-inf, *_cuts([group for _, group in timed]), inf]
+        made += _windows(site, timed, pairwise(cuts))
+        made += _untimed(site, placed)
+    return made
+
+
+def _cuts(groups: list[RowGroup]) -> list[float]:
+    """Times between which there are about as many rows as a window holds.
+
+    Rows are taken to be spread evenly over the time of their group.
+    """
+    known = [g for g in groups if isfinite(g.earliest) and isfinite(g.latest)]
+    if not known:
+        return []
+    early, late = np.array([[g.earliest, g.latest] for g in known]).T
+    rows = np.array([g.rows for g in known], dtype=np.float64)
+    times = np.unique(np.concatenate([early, late]))
+    first, last = np.searchsorted(times, early), np.searchsorted(times, late)
+    lasting = last > first
+    pace = np.zeros(len(times))
+    np.add.at(pace, first[lasting], rows[lasting] / (late - early)[lasting])
+    np.add.at(pace, last[lasting], -rows[lasting] / (late - early)[lasting])
+    at_once = np.bincount(first[~lasting], rows[~lasting], len(times))
+    between = np.cumsum(pace)[:-1] * np.diff(times)
+    before = np.concatenate([[0.0], np.cumsum(between + at_once[:-1])])
+    number = ceil(rows.sum() / ROWS_OF_A_WINDOW)
+    starts = np.unique(early)
+    rows_before_start = np.interp(starts, times, before)
+    cuts = set()
+    for wanted in rows.sum() * np.arange(1, number) / number:
+        nearest = int(np.abs(rows_before_start - wanted).argmin())
+        near = abs(rows_before_start[nearest] - wanted) <= NEAR * ROWS_OF_A_WINDOW
+        cuts.add(float(starts[nearest] if near else np.interp(wanted, before, times)))
+    return sorted(cuts)
+
+
+def fixed_windows(files: Sequence[RecordFile], seconds: float) -> list[Window]:
+    """Windows whose bounds do not depend on what else there is."""
+    made: list[Window] = []
+    for site, placed in _by_site(files):
+        timed = [p for p in placed if isfinite(p[1].earliest) and isfinite(p[1].latest)]
+        numbers: set[int] = set()
+        for _, group in timed:
+            numbers |= set(
+                range(floor(group.earliest / seconds), floor(group.latest / seconds) + 1)
+            )
+        bounds = [(number * seconds, (number + 1) * seconds) for number in sorted(numbers)]
+        made += _windows(site, timed, bounds)
+        made += _untimed(site, placed)
+    return made
+
+
+def _by_site(files: Sequence[RecordFile]) -> Iterator[tuple[str | None, list[Placed]]]:
+    ordered = sorted(files, key=lambda file: (file.site or "", str(file.path)))
+    for site, group in groupby(ordered, key=lambda file: file.site):
+        yield site, [(file, rows) for file in group for rows in file.groups]
+
+
+def _windows(
+    site: str | None, placed: list[Placed], bounds: Iterable[tuple[float, float]]
+) -> Iterator[Window]:
+    for start, end in bounds:
+        inside = [p for p in placed if p[1].earliest < end and p[1].latest >= start]
+        if inside:
+            yield Window(site=site, start=start, end=end, untimed=False, pieces=_pieces(inside))
+
+
+def _untimed(site: str | None, placed: list[Placed]) -> Iterator[Window]:
+    some = [p for p in placed if p[1].untimed]
+    if some:
+        yield Window(site=site, start=-inf, end=inf, untimed=True, pieces=_pieces(some))
+
+
+def _pieces(placed: list[Placed]) -> tuple[Piece, ...]:
+    by_path: dict[str, list[int]] = {}
+    for file, group in placed:
+        by_path.setdefault(str(file.path), []).append(group.number)
+    return tuple(Piece(path, tuple(sorted(groups))) for path, groups in sorted(by_path.items()))
+
+
+def read_window(
+    window: Window, columns: Sequence[str], schema: pa.Schema
+) -> tuple[pa.Table, list[BadFile]]:
+    """The rows of a window, texts as dictionaries; and what turned out to be unreadable."""
+    wanted = [name for name in columns if not (name == "site" and window.site is not None)]
+    texts = [n for n in wanted if pa.types.is_string(schema.field(n).type)]
+    few = [name for name in texts if name != "publication_id"]
+    tables: list[pa.Table] = []
+    bad: list[BadFile] = []
+    for piece in window.pieces:
+        try:
+            with pq.ParquetFile(piece.path, read_dictionary=few) as file:
+                table = file.read_row_groups(list(piece.groups), wanted, use_threads=False)
+            table = table.select(wanted)
+        except (OSError, pa.ArrowException) as error:
+            bad.append(UnreadableFile(Path(piece.path), str(error).splitlines()[0]))
+            continue
+        tables.append(_typed(_within(table, window), schema, few))
+    if not tables:
+        empty = pa.schema([schema.field(name) for name in wanted]).empty_table()
+        return _typed(empty, schema, few), bad
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks(), bad
+
+
+def _within(table: pa.Table, window: Window) -> pa.Table:
+    time = table.column(TIME)
+    if window.untimed:
+        return table.filter(pc.is_null(time))
+    inside = pc.and_(pc.greater_equal(time, window.start), pc.less(time, window.end))
+    if pc.all(inside, skip_nulls=False).as_py():
+        return table
+    return table.filter(inside)
+
+
+def _typed(table: pa.Table, schema: pa.Schema, few: Sequence[str]) -> pa.Table:
+    dictionary = pa.dictionary(pa.int32(), pa.string())
+    fields = [
+        pa.field(name, dictionary if name in few else schema.field(name).type)
+        for name in table.column_names
+    ]
+    return table.cast(pa.schema(fields))

@@ -1,0 +1,185 @@
+"""All feedback of one role, as a fit: which cells there are, what is known of each. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from firedex_spark.behaviour_evidence import (
+    Scores,
+    acknowledgement_scores,
+    choice_scores,
+    dwell_scores,
+    linked,
+)
+from firedex_spark.rating_model import Evidence, FittedWorth, RatingCounts, fit_worth
+
+__all__ = ["STATISTICS", "LearntWorth", "class_of_topic", "fit_role"]
+
+STATISTICS = (
+    "role",
+    "phase",
+    "topic",
+    "other_topic",
+    "kind",
+    "rater",
+    "rating",
+    "count",
+    "total",
+    "squares",
+)
+"""The columns that feedback is summed up to. ``rater`` and ``rating`` are of ratings alone; sums
+are of acknowledgements, and of the logarithms of dwell."""
+Z = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntWorth:
+    """The worth of a topic, or of a class of topics (``topic`` None), to a role in a phase.
+
+    ``pulled``: which part of the way from its own ratings to its class it went.
+    """
+
+    role: str
+    phase: str
+    topic_class: str
+    topic: str | None
+    worth: float
+    error: float
+    ratings: int
+    raters: int
+    other_feedback: int
+    pulled: float | None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of 95 %."""
+        return self.worth - Z * self.error, self.worth + Z * self.error
+
+
+def class_of_topic(topic: str) -> str:
+    """The first level of its name."""
+    return topic.split("/", 1)[0]
+
+
+def fit_role(role: str, statistics: pd.DataFrame) -> tuple[list[LearntWorth], FittedWorth]:
+    """What each topic and class is worth to the role; rows as in ``STATISTICS``, in any order."""
+    return _RoleFeedback(role, statistics).fit()
+
+
+class _RoleFeedback:
+    def __init__(self, role: str, statistics: pd.DataFrame) -> None:
+        order = ["phase", "topic", "other_topic", "kind", "rater", "rating"]
+        self._rows = statistics.fillna({"other_topic": "", "rater": ""}).sort_values(order)
+        self._role = role
+        chosen = self._rows[self._rows.kind == "choice"]
+        seen = {*zip(self._rows.phase, self._rows.topic, strict=True)}
+        seen |= {*zip(chosen.phase, chosen.other_topic, strict=True)}
+        self._cells = sorted(seen)
+        self._place = {cell: number for number, cell in enumerate(self._cells)}
+        self._phases = sorted({phase for phase, _ in self._cells})
+        self._classes = sorted({(phase, class_of_topic(topic)) for phase, topic in self._cells})
+        place = {name: number for number, name in enumerate(self._classes)}
+        self._class = np.array([place[p, class_of_topic(t)] for p, t in self._cells])
+
+    def fit(self) -> tuple[list[LearntWorth], FittedWorth]:
+        counts, raters = self._ratings()
+        rated = np.bincount(counts.cell, counts.count, len(self._cells)) > 0
+        first = fit_worth(counts, self._class, raters=raters)
+        evidence = self._evidence(first, rated)
+        final = first
+        if len(evidence.cell):
+            final = fit_worth(counts, self._class, raters=raters, evidence=evidence)
+        return [*self._topics(final, counts), *self._class_rows(final, counts)], final
+
+    def _of(self, kind: str) -> pd.DataFrame:
+        return self._rows[self._rows.kind == kind]
+
+    def _cell(self, rows: pd.DataFrame, topic: str = "topic") -> NDArray[np.int64]:
+        pairs = zip(rows.phase, rows[topic], strict=True)
+        return np.array([self._place[pair] for pair in pairs], dtype=np.int64)
+
+    def _ratings(self) -> tuple[RatingCounts, int]:
+        rows = self._of("rating")
+        names, rater = np.unique(rows.rater.to_numpy(dtype=str), return_inverse=True)
+        counts = RatingCounts(
+            cell=self._cell(rows),
+            rater=rater.astype(np.int64),
+            rating=rows.rating.to_numpy(dtype=np.int64),
+            count=rows["count"].to_numpy(dtype=np.int64),
+        )
+        return counts, len(names)
+
+    def _evidence(self, fit: FittedWorth, rated: NDArray[np.bool_]) -> Evidence:
+        found = [linked(scores, fit.worth, fit.error, rated) for scores in self._scores()]
+        if not found:
+            return Evidence.none()
+        # kinds of evidence on one cell add up by their precision
+        cell = np.concatenate([e.cell for e in found])
+        precision = 1 / np.concatenate([e.variance for e in found])
+        worth = np.concatenate([e.worth for e in found])
+        weight = np.bincount(cell, precision, len(self._cells))
+        some = np.flatnonzero(weight > 0)
+        mean = np.bincount(cell, precision * worth, len(self._cells))[some] / weight[some]
+        return Evidence(cell=some, worth=mean, variance=1 / weight[some])
+
+    def _scores(self) -> list[Scores]:
+        made = []
+        if len(rows := self._of("acknowledgement")):
+            made.append(acknowledgement_scores(self._cell(rows), *_numbers(rows, "count", "total")))
+        if len(rows := self._of("dwell")):
+            numbers = _numbers(rows, "count", "total", "squares")
+            made.append(dwell_scores(self._cell(rows), *numbers))
+        if len(rows := self._of("choice")):
+            phase = np.array([self._phases.index(p) for p, _ in self._cells])
+            won, lost = self._cell(rows), self._cell(rows, "other_topic")
+            made.append(choice_scores(won, lost, _numbers(rows, "count")[0], phase))
+        return made
+
+    def _topics(self, fit: FittedWorth, counts: RatingCounts) -> list[LearntWorth]:
+        ratings = np.bincount(counts.cell, counts.count, len(self._cells))
+        pairs = np.unique(np.stack([counts.cell, counts.rater]), axis=1)[0]
+        raters = np.bincount(pairs, minlength=len(self._cells))
+        other = self._rows[self._rows.kind != "rating"]
+        others = np.bincount(self._cell(other), other["count"], len(self._cells))
+        rows = []
+        for number, (phase, topic) in enumerate(self._cells):
+            rows.append(
+                LearntWorth(
+                    role=self._role,
+                    phase=phase,
+                    topic_class=class_of_topic(topic),
+                    topic=topic,
+                    worth=float(fit.worth[number]),
+                    error=float(fit.error[number]),
+                    ratings=int(ratings[number]),
+                    raters=int(raters[number]),
+                    other_feedback=int(others[number]),
+                    pulled=float(fit.pulled[number]),
+                )
+            )
+        return rows
+
+    def _class_rows(self, fit: FittedWorth, counts: RatingCounts) -> list[LearntWorth]:
+        ratings = np.bincount(self._class[counts.cell], counts.count, len(self._classes))
+        return [
+            LearntWorth(
+                role=self._role,
+                phase=phase,
+                topic_class=name,
+                topic=None,
+                worth=float(fit.class_worth[number]),
+                error=float(fit.new_topic_error[number]),
+                ratings=int(ratings[number]),
+                raters=0,
+                other_feedback=0,
+                pulled=None,
+            )
+            for number, (phase, name) in enumerate(self._classes)
+        ]
+
+
+def _numbers(rows: pd.DataFrame, *names: str) -> list[Any]:
+    return [rows[name].to_numpy(dtype=np.float64) for name in names]

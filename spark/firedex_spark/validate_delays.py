@@ -1,0 +1,217 @@
+"""``validate-delays``: predictions beside deliveries, by configuration version.
+
+Each window of time is summed up where it is read; the sums of a configuration then meet in one
+place, where they are measured. Nothing is shuffled but sums.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from firedex.delivery_schema import SCHEMA
+from firedex.wire import SubscriptionPrediction
+from firedex_spark.delay_verdicts import Bounds, MeasuredRow, Series, judge, measure
+from firedex_spark.delivery_cells import CELL_SCHEMA, COLUMNS, REFUSED, SUMS, Cells, cells_of
+from firedex_spark.errors import BadFile, NothingReadable, UnreadableFile
+from firedex_spark.prediction_files import PredictedSubscription
+from firedex_spark.record_files import CheckedFiles, RecordFile, check_files, files_under
+from firedex_spark.record_windows import TIME, Piece, Window, read_window, slice_width, windows_of
+from firedex_spark.session import SparkSession
+
+__all__ = [
+    "MEASURED_COLUMNS",
+    "UNREADABLE",
+    "Validation",
+    "configurations",
+    "measured_rows",
+    "summed",
+    "sums_of",
+    "validate_delays",
+    "what_was_wrong",
+    "window_as_plain",
+    "window_from_plain",
+]
+
+UNREADABLE = "unreadable"
+PredictedBy = Mapping[tuple[str, int], Mapping[tuple[str, str], SubscriptionPrediction]]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """What came of a validation; ``refused``: rows that were not counted, by reason."""
+
+    rows: tuple[MeasuredRow, ...]
+    bounds: Bounds
+    records: int
+    refused: Mapping[str, int]
+    left_out: tuple[BadFile, ...]
+
+    @property
+    def alarming(self) -> list[MeasuredRow]:
+        """Where the model does not hold."""
+        return [row for row in self.rows if row.alarming]
+
+
+def validate_delays(
+    spark: SparkSession,
+    records: Path,
+    predictions: Sequence[PredictedSubscription],
+    bounds: Bounds | None = None,
+    say: Say = lambda _text: None,
+) -> Validation:
+    """Compare; a file that cannot be read, however late that shows, is left out whole and named."""
+    bounds = bounds or Bounds()
+    checked = check_files(records, files_under(records, "delivery records"), SCHEMA, TIME)
+    while True:
+        for bad in checked.left_out:
+            say(f"left out: {bad}")
+        say(f"{checked.rows} records in {len(checked.good)} files")
+        sums = sums_of(spark, windows_of(checked.good), slice_width(checked.good)).cache()
+        try:
+            refused, broken = what_was_wrong(sums)
+            if not broken:
+                measured = measured_rows(sums, configurations(predictions), bounds)
+                rows = judge(measured, bounds)
+                break
+        finally:
+            sums.unpersist()
+        checked = _without(records, checked, broken)
+    return Validation(
+        rows=tuple(rows),
+        bounds=bounds,
+        records=checked.rows,
+        refused=refused,
+        left_out=checked.left_out,
+    )
+
+
+def configurations(predictions: Iterable[PredictedSubscription]) -> PredictedBy:
+    """Predictions by site and version, then by subscriber and filter."""
+    found: dict[tuple[str, int], dict[tuple[str, str], SubscriptionPrediction]] = {}
+    for one in predictions:
+        of = found.setdefault((one.site, one.configuration_version), {})
+        of[one.prediction.subscriber, one.prediction.filter] = one.prediction
+    return found
+
+
+def sums_of(spark: SparkSession, windows: Sequence[Window], slice_seconds: float) -> DataFrame:
+    """The sums of every window, each worked on where a worker is free."""
+    told = [(json.dumps(window_as_plain(window)),) for window in windows]
+    tasks = spark.createDataFrame(told, "window string").repartition(max(len(told), 1))
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column("window").to_pylist():
+                yield from summed(window_from_plain(json.loads(text)), slice_seconds).to_batches()
+
+    return tasks.mapInArrow(work, from_arrow_schema(CELL_SCHEMA))
+
+
+def summed(window: Window, slice_seconds: float) -> pa.Table:
+    """The sums of one window, and what of it could not be read."""
+    table, bad = read_window(window, COLUMNS, SCHEMA)
+    sums = cells_of(table, window.site, slice_seconds)
+    broken = [
+        {"kind": UNREADABLE, "subscriber": str(one.file), "filter": one.reason} for one in bad
+    ]
+    return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=CELL_SCHEMA)])
+
+
+def window_as_plain(window: Window) -> dict[str, Any]:
+    """For telling a worker."""
+    return {
+        "site": window.site,
+        "start": window.start,
+        "end": window.end,
+        "untimed": window.untimed,
+        "pieces": [[piece.path, list(piece.groups)] for piece in window.pieces],
+    }
+
+
+def window_from_plain(plain: dict[str, Any]) -> Window:
+    """As it was told."""
+    pieces = tuple(Piece(path, tuple(groups)) for path, groups in plain.pop("pieces"))
+    return Window(pieces=pieces, **plain)
+
+
+def what_was_wrong(sums: DataFrame) -> tuple[dict[str, int], list[BadFile]]:
+    """Rows that were refused, by reason; and files that turned out to be unreadable."""
+    wrong = sums.where(sums.kind != SUMS).select("kind", "subscriber", "filter", "count").collect()
+    refused: dict[str, int] = {}
+    broken: dict[str, BadFile] = {}
+    for row in wrong:
+        if row["kind"] == REFUSED:
+            refused[row["filter"]] = refused.get(row["filter"], 0) + row["count"]
+        else:
+            broken[row["subscriber"]] = UnreadableFile(Path(row["subscriber"]), row["filter"])
+    return dict(sorted(refused.items())), [broken[name] for name in sorted(broken)]
+
+
+def _without(source: Path, checked: CheckedFiles, broken: Sequence[BadFile]) -> CheckedFiles:
+    names = {bad.file for bad in broken}
+    good: tuple[RecordFile, ...] = tuple(f for f in checked.good if f.path not in names)
+    left_out = (*checked.left_out, *broken)
+    if not good:
+        raise NothingReadable(source, left_out)
+    return CheckedFiles(good=good, left_out=left_out)
+
+
+MEASURED_COLUMNS = tuple(f.name for f in fields(MeasuredRow))
+MEASURED = "site string, configuration_version long, measured string"
+
+
+def measured_rows(sums: DataFrame, predicted: PredictedBy, bounds: Bounds) -> list[MeasuredRow]:
+    """The rows of all configurations, not judged yet, in a fixed order."""
+    shared = sums.sparkSession.sparkContext.broadcast(predicted)
+
+    def measured(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
+        site, version = str(key[0]), int(key[1])
+        series = [
+            Series(
+                subscriber=row.subscriber,
+                filter=row.filter,
+                priority=int(row.priority),
+                run=row.run,
+                cells=Cells.unpacked(row.slices, row.buckets),
+            )
+            for row in rows.itertuples()
+        ]
+        said = shared.value.get((site, version), {})
+        texts = [json.dumps(_row_as_plain(r)) for r in measure(site, version, series, said, bounds)]
+        return pd.DataFrame({"site": site, "configuration_version": version, "measured": texts})
+
+    found = (
+        sums.where(sums.kind == SUMS)
+        .groupBy("site", "configuration_version")
+        .applyInPandas(measured, MEASURED)
+        .collect()
+    )
+    rows = [_row_from_plain(json.loads(row["measured"])) for row in found]
+    return sorted(rows, key=_place)
+
+
+def _place(row: MeasuredRow) -> tuple[Any, ...]:
+    return (
+        row.site,
+        row.configuration_version,
+        row.subscriber is not None,
+        row.priority,
+        row.subscriber or "",
+        row.filter or "",
+    )
+
+
+def _row_as_plain(row: MeasuredRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in MEASURED_COLUMNS}
+
+
+def _row_from_plain(plain: dict[str, Any]) -> MeasuredRow:
+    return MeasuredRow(**{**plain, "means": tuple(plain["means"])})

@@ -1,0 +1,262 @@
+"""``validate-delays --follow``: the same over a folder that grows, safe to kill and start again.
+
+Spark's stream says which files are new, exactly once, and its checkpoint remembers. Every window of
+time that a new file has rows of is summed up anew, from all its files: late rows and copies that
+come in later files count as if they had been there from the beginning. What is kept is replaced
+whole, so that a batch that was cut short is simply done again, and the result is that of one run
+over everything.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from firedex.delivery_schema import SCHEMA
+from firedex_spark import errors
+from firedex_spark.delay_verdicts import Bounds, judge
+from firedex_spark.delivery_cells import CELL_SCHEMA, SUMS, Cells
+from firedex_spark.errors import BadFile, NothingReadable
+from firedex_spark.prediction_files import PredictedSubscription
+from firedex_spark.record_files import RecordFile, RowGroup, check_files
+from firedex_spark.record_windows import TIME, Window, fixed_windows, slice_width
+from firedex_spark.session import SparkSession
+from firedex_spark.validate_delays import (
+    Validation,
+    configurations,
+    measured_rows,
+    summed,
+    what_was_wrong,
+    window_as_plain,
+    window_from_plain,
+)
+
+__all__ = ["follow_delays"]
+
+BINARY_FILES = "path string, modificationTime timestamp, length long, content binary"
+PACE = "5 seconds"
+WINDOW_SECONDS = 1024.0
+"""A power of two, for no better reason than that slices are too."""
+WIDTH_KEY = b"slice_seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """All files that were taken in so far."""
+
+    good: dict[str, RecordFile]
+    left_out: dict[str, BadFile]
+
+
+def follow_delays(
+    spark: SparkSession,
+    records: Path,
+    predictions: Callable[[], Sequence[PredictedSubscription]],
+    out: Path,
+    *,
+    bounds: Bounds | None = None,
+    once: bool = False,
+    told: Callable[[Validation], None] = lambda _validation: None,
+) -> None:
+    """Follow ``records``; ``told`` is called with the whole result after every batch of files.
+
+    ``predictions`` are read anew each time. ``once``: end when everything there is was taken in.
+    """
+    state = _State(spark, out / "state", predictions, bounds or Bounds())
+    stream = (
+        spark.readStream.format("binaryFile")
+        .schema(BINARY_FILES)
+        .option("pathGlobFilter", "*.parquet")
+        .option("recursiveFileLookup", "true")
+        .load(str(records.absolute()))
+        .select("path")
+    )
+
+    def take(batch: DataFrame, number: int) -> None:
+        paths = sorted(_local(row["path"]) for row in batch.collect())
+        found = state.take(number, paths) if paths else None
+        if found is not None:
+            told(found)
+
+    writer = stream.writeStream.foreachBatch(take)
+    writer = writer.option("checkpointLocation", str((out / "checkpoint").absolute()))
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=PACE)
+    query = writer.start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def _local(path: str) -> str:
+    return unquote(urlparse(path).path)
+
+
+class _State:
+    """What is kept between batches: the files of each, and the sums of each window."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        predictions: Callable[[], Sequence[PredictedSubscription]],
+        bounds: Bounds,
+    ) -> None:
+        self._spark, self._predictions, self._bounds = spark, predictions, bounds
+        self._files, self._sums = folder / "files", folder / "sums"
+        self._everything = folder / "everything-anew"
+        self._files.mkdir(parents=True, exist_ok=True)
+        self._sums.mkdir(parents=True, exist_ok=True)
+
+    def take(self, number: int, paths: list[str]) -> Validation | None:
+        """Take in a batch of files, again if it was taken in before; None if all are bad so far."""
+        self._note(number, [Path(path) for path in paths])
+        fresh = set(paths)
+        while True:
+            known = self._known()
+            files = list(known.good.values())
+            if not files:
+                return None
+            windows = fixed_windows(files, WINDOW_SECONDS)
+            anew = self._everything.exists()
+            stale = [w for w in windows if anew or fresh & {piece.path for piece in w.pieces}]
+            broken = self._sum_up(stale, slice_width(files))
+            if not broken:
+                self._everything.unlink(missing_ok=True)
+                return self._validation(known, windows)
+            self._leave_out(broken)
+
+    def _note(self, number: int, paths: list[Path]) -> None:
+        try:
+            checked = check_files(Path(paths[0]).parent, paths, SCHEMA, TIME)
+            good, left_out = checked.good, checked.left_out
+        except NothingReadable as error:
+            good, left_out = (), error.left_out
+        self._write_files(f"batch-{number:08}", good, left_out)
+
+    def _leave_out(self, broken: Sequence[BadFile]) -> None:
+        """Rows of theirs may be in any sum: all are made anew, also if we are killed meanwhile."""
+        self._everything.touch()
+        for bad in broken:
+            name = sha256(str(bad.file).encode()).hexdigest()[:16]
+            self._write_files(f"broken-{name}", (), (bad,))
+
+    def _write_files(
+        self, name: str, good: Sequence[RecordFile], left_out: Sequence[BadFile]
+    ) -> None:
+        plain = {
+            "good": [{**asdict(file), "path": str(file.path)} for file in good],
+            "left_out": [[type(bad).__name__, str(bad.file), bad.reason] for bad in left_out],
+        }
+        _replace(self._files / f"{name}.json", json.dumps(plain).encode())
+
+    def _known(self) -> _Known:
+        good: dict[str, RecordFile] = {}
+        left_out: dict[str, BadFile] = {}
+        for file in sorted(self._files.glob("*.json")):
+            plain = json.loads(file.read_text("utf-8"))
+            for one in plain["good"]:
+                groups = tuple(RowGroup(**group) for group in one["groups"])
+                good[one["path"]] = RecordFile(
+                    path=Path(one["path"]), site=one["site"], groups=groups
+                )
+            for kind, path, reason in plain["left_out"]:
+                left_out[path] = _bad_file(kind, Path(path), reason)
+        for path in left_out:
+            good.pop(path, None)
+        return _Known(good=good, left_out=left_out)
+
+    def _place(self, window: Window) -> Path:
+        kind = "untimed" if window.untimed else repr(window.start)
+        name = sha256(f"{window.site} {kind}".encode()).hexdigest()[:24]
+        return self._sums / f"{name}.parquet"
+
+    def _sum_up(self, windows: list[Window], width: float) -> list[BadFile]:
+        tasks = [(json.dumps(window_as_plain(w)), str(self._place(w))) for w in windows]
+        if not tasks:
+            return []
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    sums = summed(window_from_plain(json.loads(row["window"])), width)
+                    kept = sums.replace_schema_metadata({WIDTH_KEY: repr(width).encode()})
+                    _replace_table(Path(row["place"]), kept)
+                    wrong = pc.not_equal(sums["kind"], SUMS)
+                    yield from sums.filter(wrong).to_batches()
+
+        frame = self._spark.createDataFrame(tasks, "window string, place string")
+        frame = frame.repartition(len(tasks)).mapInArrow(work, from_arrow_schema(CELL_SCHEMA))
+        return what_was_wrong(frame)[1]
+
+    def _validation(self, known: _Known, windows: list[Window]) -> Validation:
+        files = list(known.good.values())
+        width = slice_width(files)
+        places = [(str(self._place(window)),) for window in windows]
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for place in batch.column("place").to_pylist():
+                    yield from _at_width(pq.read_table(place), width).to_batches()
+
+        frame = self._spark.createDataFrame(places, "place string").repartition(len(places))
+        sums = frame.mapInArrow(read, from_arrow_schema(CELL_SCHEMA)).cache()
+        try:
+            refused, _ = what_was_wrong(sums)
+            found = measured_rows(sums, configurations(self._predictions()), self._bounds)
+        finally:
+            sums.unpersist()
+        return Validation(
+            rows=tuple(judge(found, self._bounds)),
+            bounds=self._bounds,
+            records=sum(file.rows for file in files),
+            refused=refused,
+            left_out=tuple(known.left_out[path] for path in sorted(known.left_out)),
+        )
+
+
+def _bad_file(kind: str, file: Path, reason: str) -> BadFile:
+    """Of the kind that it was, as far as a kind can be made of its reason alone."""
+    of: type[BadFile] = getattr(errors, kind, BadFile)
+    made = BadFile.__new__(of)
+    BadFile.__init__(made, file, reason)
+    return made
+
+
+def _at_width(sums: pa.Table, width: float) -> pa.Table:
+    """Sums whose slices are as wide as those of all the others."""
+    factor = round(width / float(sums.schema.metadata[WIDTH_KEY]))
+    sums = sums.replace_schema_metadata(None)
+    if factor == 1:
+        return sums
+    packed: dict[str, list[Any]] = {"slices": [], "buckets": []}
+    for slices, buckets in zip(sums["slices"], sums["buckets"], strict=True):
+        cells = Cells.unpacked(slices.as_py() or b"", buckets.as_py() or b"").coarser(factor)
+        packed["slices"].append(cells.slices.tobytes())
+        packed["buckets"].append(cells.buckets.tobytes())
+    for name, values in packed.items():
+        column = pa.array(values, pa.binary())
+        sums = sums.set_column(sums.schema.get_field_index(name), sums.schema.field(name), column)
+    return sums
+
+
+def _replace(path: Path, content: bytes) -> None:
+    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)
+
+
+def _replace_table(path: Path, table: pa.Table) -> None:
+    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
+    pq.write_table(table, unfinished)
+    unfinished.replace(path)

@@ -1,0 +1,118 @@
+"""Records of the simulator for a small site with four classes, and what is predicted of it."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from firedex.delivery_schema import SCHEMA
+from firedex.simulation_records import RecordFiles
+from firedex.wire import Scenario, SubscriptionPrediction, from_plain
+from firedex_models import predict
+from firedex_models.simulation import SimulationSettings, simulate
+from firedex_spark.delay_verdicts import Bounds, MeasuredRow, Series, judge, measure
+from firedex_spark.delivery_cells import COLUMNS, SUMS, Cells, cells_of
+from firedex_spark.record_files import check_files, files_under
+from firedex_spark.record_windows import TIME, read_window, slice_width, windows_of
+
+CLASSES = 4
+
+
+def four_classes(load: float = 0.7) -> Scenario:
+    topics = [f"sensor{k}/floor1" for k in range(CLASSES)]
+    names = [f"crew{number}" for number in range(3)]
+    return from_plain(
+        Scenario,
+        {
+            "name": "four classes",
+            "topics": [{"name": name, "event_bytes": 51} for name in topics],
+            "publishers": [
+                {
+                    "id": "sensors",
+                    "switch": "lan",
+                    "publications": [{"topic": t, "rate_per_second": 10.0} for t in topics],
+                }
+            ],
+            "subscribers": [
+                {
+                    "id": name,
+                    "switch": "core",
+                    "subscriptions": [
+                        {
+                            "filter": t,
+                            "utility": {"kind": "log", "weight": 1.0},
+                            "deadline_seconds": 0.05,
+                        }
+                        for t in topics
+                    ],
+                }
+                for name in names
+            ],
+            "network": {
+                "switches": [
+                    {"id": "lan", "managed": False, "bandwidth_bits_per_second": 1e9},
+                    {"id": "core", "bandwidth_bits_per_second": 10.0 * 12 * 800 / load},
+                ],
+                "broker": {"id": "edge"},
+            },
+            "assignment": [
+                {"subscriber": name, "filter": t, "flow": k, "priority": k}
+                for name in names
+                for k, t in enumerate(topics)
+            ],
+        },
+    )
+
+
+def write_simulated(
+    folder: Path, scenario: Scenario, *, replications: int = 1, publications: int, seed: int = 0
+) -> None:
+    files = RecordFiles(folder=folder, run=f"simulation-{seed}")
+    assert files.prepare() is None
+    settings = SimulationSettings(replications=replications, publications=publications, seed=seed)
+    simulate(scenario, settings, keep=files)
+
+
+def plant_drift(folder: Path, priority: int, growth: float) -> None:
+    """Delays of a class grow by that part from the beginning to the end."""
+    for file in folder.glob("*.parquet"):
+        table = pq.read_table(file, schema=SCHEMA)
+        published, received = table[TIME], table["received_at_seconds"]
+        last = pc.max(published).as_py()
+        factor = pc.add(1.0, pc.multiply(growth / last, published))
+        later = pc.add(published, pc.multiply(factor, pc.subtract(received, published)))
+        moved = pc.if_else(pc.equal(table["priority"], priority), later, received)
+        column = SCHEMA.get_field_index("received_at_seconds")
+        pq.write_table(table.set_column(column, SCHEMA.field(column), moved), file)
+
+
+def predictions_of(scenario: Scenario) -> dict[tuple[str, str], SubscriptionPrediction]:
+    rows = predict(scenario).to_prediction().subscriptions
+    return {(row.subscriber, row.filter): row for row in rows}
+
+
+def judged_without_spark(
+    folder: Path, scenario: Scenario, bounds: Bounds | None = None
+) -> list[MeasuredRow]:
+    """What the job does, in one process."""
+    bounds = bounds or Bounds()
+    checked = check_files(folder, files_under(folder, "records"), SCHEMA, TIME)
+    width = slice_width(checked.good)
+    parts = []
+    for window in windows_of(checked.good):
+        table, bad = read_window(window, COLUMNS, SCHEMA)
+        assert not bad
+        parts.append(cells_of(table, window.site, width))
+    series = [series_of(row) for row in pa.concat_tables(parts).to_pylist() if row["kind"] == SUMS]
+    return judge(measure("site", 0, series, predictions_of(scenario), bounds), bounds)
+
+
+def series_of(row: dict[str, object]) -> Series:
+    return Series(
+        subscriber=row["subscriber"],
+        filter=row["filter"],
+        priority=row["priority"],
+        run=row["run"],
+        cells=Cells.unpacked(row["slices"], row["buckets"]),
+    )

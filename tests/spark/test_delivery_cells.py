@@ -1,0 +1,179 @@
+"""Records summed up by windows: order, cuts, copies and bad rows change nothing they should not."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from simulated_deliveries import four_classes, judged_without_spark, plant_drift, write_simulated
+
+from firedex.delivery_schema import SCHEMA
+from firedex.wire import DeliveryRecord
+from firedex_clients.delivery_log import write_records
+from firedex_spark import record_windows
+from firedex_spark.delivery_cells import REFUSED, SUMS, Cells, cells_of
+from firedex_spark.errors import MissingColumns, NothingReadable, UnreadableFile, WrongColumnType
+from firedex_spark.record_files import check_files
+from firedex_spark.record_windows import TIME, read_window, windows_of
+
+
+def record(number: int, **given: Any) -> DeliveryRecord:
+    usual: dict[str, Any] = {
+        "run": "r",
+        "broker": "edge",
+        "publication_id": f"a-{number}",
+        "topic": "smoke/1",
+        "publisher": None,
+        "subscriber": "crew",
+        "filter": "smoke/#",
+        "flow": 0,
+        "priority": 1,
+        "configuration_version": 7,
+        "wire_bytes": 100,
+        "published_at_seconds": 1000.0 + number,
+        "received_at_seconds": 1000.25 + number,
+        "outcome": "delivered",
+    }
+    return DeliveryRecord(**{**usual, **given})
+
+
+def sums(records: list[DeliveryRecord]) -> list[dict[str, Any]]:
+    rows = [dataclasses.asdict(one) for one in records]
+    return cells_of(pa.Table.from_pylist(rows, schema=SCHEMA), None, 1.0).to_pylist()
+
+
+def total(rows: list[dict[str, Any]]) -> list[int]:
+    cells = [Cells.unpacked(r["slices"], r["buckets"]).slices for r in rows if r["kind"] == SUMS]
+    return np.concatenate(cells)[:, 1:].sum(axis=0).tolist()
+
+
+def test_copies_count_once_and_the_first_delivery_counts() -> None:
+    dropped = {"received_at_seconds": None, "outcome": "dropped-at-gateway"}
+    rows = sums(
+        [
+            record(1, received_at_seconds=1001.5),
+            record(1),
+            record(1, **dropped),
+            record(2),
+            record(3, **dropped),
+            record(1, subscriber="command"),
+        ]
+    )
+    offered, delivered, timed, nanoseconds = total(rows)
+    assert (offered, delivered, timed) == (4, 3, 3)
+    assert nanoseconds == 750_000_000
+
+
+def test_a_copy_from_before_a_move_counts_once() -> None:
+    rows = sums([record(1), record(1, configuration_version=8, priority=0, flow=1)])
+    assert total(rows)[0] == 1
+
+
+def test_what_has_no_name_has_no_copies_and_what_has_no_stamp_no_delay() -> None:
+    rows = sums([record(1, publication_id="", published_at_seconds=None)] * 3)
+    assert total(rows) == [3, 3, 0, 0]
+
+
+def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
+    table = pa.Table.from_pylist(
+        [
+            dataclasses.asdict(record(1)),
+            {**dataclasses.asdict(record(2)), "outcome": "eaten"},
+            {**dataclasses.asdict(record(3)), "received_at_seconds": None},
+            {**dataclasses.asdict(record(4)), "received_at_seconds": 1.0},
+            {**dataclasses.asdict(record(5)), "subscriber": None},
+            {**dataclasses.asdict(record(6)), "priority": 64},
+        ],
+        schema=SCHEMA,
+    )
+    rows = cells_of(table, None, 1.0).to_pylist()
+    assert total(rows)[0] == 1
+    assert {row["filter"]: row["count"] for row in rows if row["kind"] == REFUSED} == {
+        "outcome is unknown": 1,
+        "received, but not delivered; or the other way": 1,
+        "received before it was published": 1,
+        "subscriber is missing": 1,
+        "priority is out of range": 1,
+    }
+
+
+def test_what_clients_write_is_what_is_read(tmp_path: Path) -> None:
+    write_records(tmp_path / "log.parquet", [record(1), record(2, published_at_seconds=None)])
+    checked = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME)
+    windows = windows_of(checked.good)
+    read = [read_window(window, SCHEMA.names, SCHEMA)[0] for window in windows]
+    assert [table.num_rows for table in read] == [1, 1]
+    assert [window.untimed for window in windows] == [False, True]
+
+
+def test_bad_files_are_named_with_what_is_wrong(tmp_path: Path) -> None:
+    good = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=SCHEMA)
+    files = [tmp_path / name for name in ("good", "short", "lacks", "type", "text")]
+    pq.write_table(good, files[0])
+    files[1].write_bytes(files[0].read_bytes()[:-100])
+    pq.write_table(good.drop_columns(["topic", "flow"]), files[2])
+    as_text = good["priority"].cast(pa.string())
+    pq.write_table(good.set_column(SCHEMA.names.index("priority"), "priority", as_text), files[3])
+    files[4].write_text("not Parquet")
+    checked = check_files(tmp_path, files, SCHEMA, TIME)
+    assert [file.path for file in checked.good] == [files[0]]
+    kinds = [type(bad) for bad in checked.left_out]
+    assert kinds == [UnreadableFile, MissingColumns, WrongColumnType, UnreadableFile]
+    assert str(checked.left_out[1]) == f"{files[2]}: lacks topic, flow"
+    assert "priority is string, not int64" in str(checked.left_out[2])
+    with pytest.raises(NothingReadable, match="none of 1 files"):
+        check_files(tmp_path, files[1:2], SCHEMA, TIME)
+
+
+def test_windows_order_and_copies_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = four_classes()
+    write_simulated(tmp_path / "one", scenario, publications=4_000)
+    whole = judged_without_spark(tmp_path / "one", scenario)
+    table = pq.read_table(tmp_path / "one", schema=SCHEMA)
+    random = np.random.default_rng(5)
+    row = np.concatenate([np.arange(table.num_rows), random.integers(table.num_rows, size=500)])
+    random.shuffle(row)
+    (tmp_path / "other").mkdir()
+    for number, part in enumerate(np.array_split(row, 3)):
+        into = tmp_path / "other" / f"part{number}.parquet"
+        pq.write_table(table.take(pa.array(part)), into, row_group_size=7_000)
+    monkeypatch.setattr(record_windows, "ROWS_OF_A_WINDOW", 5_000)
+    assert judged_without_spark(tmp_path / "other", scenario) == whole
+
+
+def test_a_planted_drift_is_found_in_its_class_alone(tmp_path: Path) -> None:
+    scenario = four_classes(load=0.5)
+    write_simulated(tmp_path, scenario, publications=150_000)
+    assert not [row for row in judged_without_spark(tmp_path, scenario) if row.alarming]
+    plant_drift(tmp_path, priority=2, growth=0.15)
+    found = [row for row in judged_without_spark(tmp_path, scenario) if row.alarming]
+    assert {row.priority for row in found} == {2}
+    assert {row.verdict for row in found} == {"drifts"}
+    assert None in {row.subscriber for row in found}
+
+
+@pytest.mark.long
+def test_false_alarms_over_a_hundred_clean_runs_are_within_the_level(tmp_path: Path) -> None:
+    scenario = four_classes()
+    alarms = 0
+    for seed in range(100):
+        folder = tmp_path / str(seed)
+        write_simulated(folder, scenario, publications=30_000, seed=seed)
+        alarms += any(row.alarming for row in judged_without_spark(folder, scenario))
+    assert alarms <= 5
+
+
+@pytest.mark.long
+def test_planted_drifts_are_found_whatever_the_seed(tmp_path: Path) -> None:
+    scenario = four_classes(load=0.5)
+    for seed in range(10):
+        folder = tmp_path / str(seed)
+        write_simulated(folder, scenario, publications=300_000, seed=seed)
+        plant_drift(folder, priority=2, growth=0.15)
+        found = [row for row in judged_without_spark(folder, scenario) if row.alarming]
+        assert {row.priority for row in found} == {2}, seed

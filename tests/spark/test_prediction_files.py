@@ -1,0 +1,49 @@
+"""Predictions in every form in which parts of FireDeX write them."""
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from simulated_deliveries import four_classes, predictions_of
+
+from firedex.wire import Configuration, SubscriptionPrediction, to_json
+from firedex_models import predict
+from firedex_spark.errors import NoPredictions, UnreadablePredictions
+from firedex_spark.prediction_files import SCHEMA, read_predictions, write_predictions
+
+
+def test_the_columns_are_the_contracts() -> None:
+    own = [field.name for field in fields(SubscriptionPrediction)]
+    assert SCHEMA.names == ["site", "configuration_version", *own]
+
+
+def test_configurations_plans_and_parquet_are_read(tmp_path: Path) -> None:
+    scenario = four_classes()
+    prediction = predict(scenario).to_prediction()
+    configuration = Configuration(
+        version=7,
+        broker="edge",
+        site="tower",
+        created_at=datetime(2026, 1, 31, tzinfo=UTC),
+        reason="test",
+        flows=(),
+        prediction=prediction,
+    )
+    (tmp_path / "v7.json").write_text(to_json(configuration))
+    (tmp_path / "plan.json").write_text(to_json(prediction))
+    found = read_predictions(tmp_path)
+    assert {(one.site, one.configuration_version) for one in found} == {("tower", 7), ("site", 0)}
+    said = {(o.prediction.subscriber, o.prediction.filter): o.prediction for o in found}
+    assert said == predictions_of(scenario)
+    write_predictions(tmp_path / "again" / "all.parquet", found)
+    assert read_predictions(tmp_path / "again") == found
+
+
+def test_what_is_no_prediction_is_named(tmp_path: Path) -> None:
+    (tmp_path / "wrong.json").write_text('{"flows": [], "version": 0}')
+    with pytest.raises(UnreadablePredictions, match=r"wrong\.json: not predictions: .*version"):
+        read_predictions(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoPredictions):
+        read_predictions(tmp_path / "empty")

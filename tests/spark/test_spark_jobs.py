@@ -1,0 +1,191 @@
+"""The other jobs on Spark, small: the same as without it."""
+
+import itertools
+import json
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from click.testing import CliRunner
+from feedback_fits import all_worths
+from simulated_deliveries import four_classes, write_simulated
+
+from firedex.scenario_file import read_scenario
+from firedex.wire import to_json, to_plain
+from firedex_models.simulation import SimulationSettings, report_of, simulate
+from firedex_spark.calibrate import calibrate
+from firedex_spark.command import spark as spark_command
+from firedex_spark.errors import BadGrid
+from firedex_spark.generated_feedback import FeedbackTruth, write_generated_feedback
+from firedex_spark.generated_fleet import generated_fleet
+from firedex_spark.plan_sites import FLEET_SCHEMA, plan_sites, planned_rows, write_fleet
+from firedex_spark.scenario_paths import changed
+from firedex_spark.session import SparkSession
+from firedex_spark.simulate_sweep import grid_points, simulate_sweep
+from firedex_spark.utility_weights import fit_utility_weights
+
+pytestmark = pytest.mark.xdist_group("spark")
+BY_SUBSCRIPTION = [(name, "ascending") for name in ("site", "subscriber", "filter")]
+
+
+def test_weights_are_those_of_one_process_and_bad_rows_are_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    truth = FeedbackTruth(
+        roles=("command", "crew"),
+        classes=("smoke", "heat", "doors"),
+        topics_of_a_class=3,
+        raters_of_a_role=30,
+        ratings=20,
+        acknowledgements=10,
+        dwells=10,
+        choices=10,
+    )
+    made = write_generated_feedback(truth, tmp_path)
+    bad = made.table.slice(0, 1).to_pylist()[0] | {"kind": "rating", "value": 7.0}
+    table = pa.concat_tables(
+        [made.table, made.table.slice(5, 50), pa.Table.from_pylist([bad], schema=made.table.schema)]
+    )
+    pq.write_table(table, tmp_path / "feedback.parquet")
+    found = fit_utility_weights(spark, tmp_path)
+    assert found.refused == {"a rating is not 1 to 5": 1}
+    alone = sorted(all_worths(made), key=lambda w: (w.role, w.phase, w.topic_class, w.topic or ""))
+    assert [w.topic for w in found.worths] == [w.topic for w in alone]
+    assert [w.ratings for w in found.worths] == [w.ratings for w in alone]
+    # logarithms of dwells are summed as decimals there
+    assert [w.worth for w in found.worths] == pytest.approx([w.worth for w in alone], abs=1e-6)
+
+
+def test_a_fleet_is_planned_as_each_site_alone(spark: SparkSession, tmp_path: Path) -> None:
+    fleet = list(generated_fleet(12, 40))
+    write_fleet(tmp_path / "fleet" / "some.parquet", fleet)
+    broken = [{"site": "broken", "scenario": "{}"}]
+    pq.write_table(
+        pa.Table.from_pylist(broken, schema=FLEET_SCHEMA), tmp_path / "fleet" / "more.parquet"
+    )
+    outcome = plan_sites(spark, tmp_path / "fleet", tmp_path / "out")
+    assert list(outcome.failed) == ["broken"]
+    assert "name: is required" in outcome.failed["broken"]
+    plans = pq.read_table(tmp_path / "out" / "plans")
+    alone = [planned_rows(name, to_json(scenario)) for name, scenario in fleet]
+    alone.append(planned_rows("broken", "{}"))
+    expected = pa.concat_tables(alone).sort_by(BY_SUBSCRIPTION).to_pylist()
+    assert plans.sort_by(BY_SUBSCRIPTION).to_pylist() == expected
+    assert outcome.subscriptions == len(expected) - 1
+
+
+def test_a_sweep_is_what_simulate_says_of_each_point(spark: SparkSession) -> None:
+    scenario = four_classes()
+    path = "network.switches.core.bandwidth_bits_per_second"
+    points = simulate_sweep(
+        spark, scenario, {path: [150_000.0, 200_000.0]}, replications=2, publications=500, seed=3
+    )
+    for point in points:
+        settings = SimulationSettings(replications=2, publications=500, seed=3)
+        alone = report_of(simulate(changed(scenario, dict(point.values)), settings))
+        assert to_plain(point.report) == to_plain(alone)
+    assert points[0].report.classes[-1].delay_mean_seconds > (
+        points[1].report.classes[-1].delay_mean_seconds
+    )
+
+
+def test_grids_and_paths_that_lead_nowhere_are_named() -> None:
+    with pytest.raises(BadGrid, match="a list of values is wanted"):
+        grid_points({"network.broker.id": "x"})
+    with pytest.raises(BadGrid, match="there is no 'cellar'"):
+        changed(four_classes(), {"network.switches.cellar.error_rate": 0.1})
+    with pytest.raises(BadGrid, match="error_rate"):
+        changed(four_classes(), {"network.switches.*.error_rate": 2.0})
+
+
+def test_calibration_finds_what_the_records_were_made_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    core = "network.switches.core."
+    true = changed(four_classes(), {core + "error_rate": 0.03})
+    write_simulated(tmp_path / "records", true, replications=2, publications=10_000)
+    declared = changed(
+        true,
+        {
+            core + "error_rate": 0.0,
+            core + "bandwidth_bits_per_second": 250_000.0,
+            "topics.sensor1/floor1.event_bytes": 90,
+            "publishers.sensors.publications.sensor2/floor1.rate_per_second": 4.0,
+        },
+    )
+    found = calibrate(spark, tmp_path / "records", declared)
+    value = {(one.kind, one.name): one for one in found.estimates}
+    speed = value["bandwidth_bits_per_second", "core"]
+    right = true.network.switches[1].bandwidth_bits_per_second
+    assert speed.estimated == pytest.approx(right, rel=0.01)
+    assert value["burst_bytes", "core"].estimated == 0.0
+    assert value["event_bytes", "sensor1/floor1"].estimated == 51
+    rate = value["rate_per_second", "sensors sensor2/floor1"]
+    assert abs(rate.estimated - 10.0) <= 2 * rate.half_width
+    lost = value["error_rate", "core"]
+    assert abs(lost.estimated - 0.03) <= 2 * lost.half_width
+    assert value["fan_out", "sensor0/floor1"].estimated == pytest.approx(3.0)
+    assert found.after.delay_median < 0.05 < found.before.delay_median
+    assert found.better
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(spark_command, words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.usefixtures("spark")
+def test_every_command_writes_its_report(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    run("generate", "feedback", "--ratings", "5", "--out", place)
+    run("fit-utility-weights", f"{place}/feedback", "--out", f"{place}/weights")
+    profiles = f"{place}/weights/profiles.json"
+    said = run(
+        *("fit-utility-weights", f"{place}/feedback", "--out", f"{place}/again"),
+        *("--previous", profiles, "--json"),
+    )
+    assert json.loads(said[said.index("{") :])["feedback"] == 900
+    run("generate", "fleet", "--sites", "3", "--subscriptions", "20", "--out", place)
+    run("plan-sites", f"{place}/fleet.parquet", "--out", f"{place}/plans")
+    (tmp_path / "grid.yaml").write_text("network.switches.core.error_rate: [0.0, 0.1]\n")
+    words = ("--replications", "1", "--publications", "300", "--out", f"{place}/sweep")
+    run("simulate-sweep", "builtin:critical-event", "--grid", f"{place}/grid.yaml", *words)
+    scenario = tmp_path / "site.yaml"
+    scenario.write_text(yaml.safe_dump({k: v for k, v in to_plain(four_classes()).items() if v}))
+    write_simulated(tmp_path / "records", four_classes(), publications=2_000)
+    run("calibrate", f"{place}/records", str(scenario), "--out", f"{place}/calibrated")
+    assert read_scenario(f"{place}/calibrated/calibrated.yaml").assignment
+    for folder in ("weights", "sweep", "calibrated"):
+        assert "</table>" in (tmp_path / folder / "report.html").read_text()
+    assert len((tmp_path / "sweep" / "sweep.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.long
+def test_two_thousand_sites_of_five_hundred_equal_planning_on_one_machine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fleet = list(generated_fleet(2_000, 500))
+    write_fleet(tmp_path / "fleet.parquet", fleet)
+    start = time.perf_counter()
+    outcome = plan_sites(spark, tmp_path / "fleet.parquet", tmp_path / "out")
+    seconds = time.perf_counter() - start
+    print(f"{outcome.subscriptions / seconds:,.0f} subscriptions planned each second")
+    assert (outcome.sites, outcome.subscriptions) == (2_000, 1_000_000)
+    plans = pq.read_table(tmp_path / "out" / "plans").sort_by(BY_SUBSCRIPTION)
+    by_site = dict(_by_site(plans))
+    for name, scenario in fleet:
+        alone = planned_rows(name, to_json(scenario)).sort_by(BY_SUBSCRIPTION)
+        assert by_site[name].equals(alone.combine_chunks()), name
+
+
+def _by_site(plans: pa.Table) -> list[tuple[str, pa.Table]]:
+    names = plans["site"].to_numpy()
+    bounds = [0, *[n for n in range(1, len(names)) if names[n] != names[n - 1]], len(names)]
+    return [
+        (names[start], plans.slice(start, end - start).combine_chunks())
+        for start, end in itertools.pairwise(bounds)
+    ]

@@ -1,0 +1,242 @@
+"""validate-delays on Spark: whatever the order, the cuts and the interruptions."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from simulated_deliveries import (
+    four_classes,
+    judged_without_spark,
+    plant_drift,
+    predictions_of,
+    write_simulated,
+)
+
+from firedex.delivery_schema import SCHEMA
+from firedex.wire import to_json
+from firedex_models import predict
+from firedex_spark import record_windows
+from firedex_spark.arrange_records import arrange_records
+from firedex_spark.command import spark as spark_command
+from firedex_spark.errors import OutputInUse
+from firedex_spark.generated_records import RecordTruth, write_generated_records
+from firedex_spark.prediction_files import (
+    PredictedSubscription,
+    read_predictions,
+    write_predictions,
+)
+from firedex_spark.session import SparkSession
+from firedex_spark.validate_delays import Validation, validate_delays
+from firedex_spark.validate_stream import follow_delays
+
+pytestmark = pytest.mark.xdist_group("spark")
+PATIENCE_SECONDS = 300.0
+SCENARIO = four_classes()
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("simulated")
+    write_simulated(folder, SCENARIO, replications=2, publications=8_000)
+    return folder
+
+
+def said() -> list[PredictedSubscription]:
+    return [
+        PredictedSubscription(site="site", configuration_version=0, prediction=row)
+        for row in predictions_of(SCENARIO).values()
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, simulated: Path) -> Validation:
+    return validate_delays(spark, simulated, said())
+
+
+def test_it_is_what_one_process_finds(whole: Validation, simulated: Path) -> None:
+    assert list(whole.rows) == judged_without_spark(simulated, SCENARIO)
+    classes = [row for row in whole.rows if row.subscriber is None]
+    assert [row.priority for row in classes] == [0, 1, 2, 3]
+    assert {row.verdict for row in whole.rows} == {"within bounds"}
+    assert all(row.timely_fraction is not None for row in whole.rows)
+
+
+def test_order_cuts_and_copies_change_nothing(
+    spark: SparkSession,
+    whole: Validation,
+    simulated: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scatter(simulated, tmp_path, parts=5)
+    monkeypatch.setattr(record_windows, "ROWS_OF_A_WINDOW", 40_000)
+    assert validate_delays(spark, tmp_path, said()).rows == whole.rows
+
+
+def scatter(records: Path, into: Path, parts: int) -> None:
+    """The same rows in another order, in other files, some of them twice."""
+    table = pq.read_table(records, schema=SCHEMA)
+    random = np.random.default_rng(6)
+    row = np.concatenate([np.arange(table.num_rows), random.integers(table.num_rows, size=2_000)])
+    random.shuffle(row)
+    into.mkdir(exist_ok=True)
+    for number, some in enumerate(np.array_split(row, parts)):
+        pq.write_table(table.take(pa.array(some)), into / f"part{number}.parquet")
+
+
+def test_arranged_by_site_and_day_they_say_the_same(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    rows, _ = arrange_records(spark, simulated, tmp_path)
+    assert [path.name for path in (tmp_path / "records").iterdir() if path.is_dir()] == [
+        "site=site"
+    ]
+    days = [path.name for path in (tmp_path / "records" / "site=site").iterdir()]
+    assert days == ["day=1970-01-01"]
+    found = validate_delays(spark, tmp_path / "records", said())
+    assert (found.records, found.rows) == (rows, whole.rows)
+    with pytest.raises(OutputInUse):
+        arrange_records(spark, simulated, tmp_path)
+
+
+def test_bad_files_are_left_out_whole_however_late_that_shows(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    for file in simulated.glob("*.parquet"):
+        shutil.copy(file, tmp_path)
+    break_some(simulated, tmp_path)
+    told: list[str] = []
+    found = validate_delays(spark, tmp_path, said(), say=told.append)
+    assert {bad.file.name for bad in found.left_out} == {"zz-broken.parquet", "short.parquet"}
+    assert found.rows == whole.rows
+    assert any("left out" in line and "zz-broken" in line for line in told)
+
+
+def break_some(records: Path, into: Path) -> None:
+    """A file whose footer alone is whole, and one that is cut short."""
+    content = bytearray(next(records.glob("*.parquet")).read_bytes())
+    content[2_000:60_000] = bytes(58_000)
+    (into / "zz-broken.parquet").write_bytes(content)
+    (into / "short.parquet").write_bytes(content[:500])
+
+
+def test_a_stream_too_leaves_bad_files_out(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    records.mkdir()
+    one, other = sorted(simulated.glob("*.parquet"))
+    shutil.copy(one, records)
+    break_some(simulated, records)
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    shutil.copy(other, records)
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert found[0].rows != whole.rows
+    assert found[-1].rows == whole.rows
+    left_out = {bad.file.name for bad in found[-1].left_out}
+    assert left_out == {"zz-broken.parquet", "short.parquet"}
+
+
+def test_a_stream_killed_and_started_again_finds_the_same(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    parts, records, out = tmp_path / "parts", tmp_path / "records", tmp_path / "out"
+    scatter(simulated, parts, parts=4)
+    records.mkdir()
+    write_predictions(tmp_path / "predictions.parquet", said())
+    files = sorted(parts.iterdir())
+    shutil.copy(files[0], records)
+    shutil.copy(files[1], records)
+    words = ["-m", "firedex_spark", "validate-delays", str(records), "--follow"]
+    words += ["--predictions", str(tmp_path / "predictions.parquet"), "--out", str(out)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *words], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not any(out.glob("state/files/*.json")):  # in the midst of its first batch
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < until, (tmp_path / "log").read_text()
+            time.sleep(0.02)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for file in files[2:]:
+        shutil.copy(file, records)
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert found[-1].rows == whole.rows
+    again: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=again.append)
+    assert again == []  # nothing new, nothing done twice
+
+
+def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path: Path) -> None:
+    truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.05)
+    written = write_generated_records(truth, tmp_path, 200_000)
+    predictions = read_predictions(tmp_path / "predictions.parquet")
+    found = validate_delays(spark, tmp_path / "records", predictions)
+    assert found.records == written > 200_000
+    classes = [row for row in found.rows if row.subscriber is None]
+    assert sum(row.offered for row in classes) == 200_000
+    for row in classes:
+        drifted = row.priority == 3
+        assert row.alarming == drifted, row
+        if not drifted:
+            wanted = truth.mean_seconds(np.array(row.priority))
+            assert row.delay_mean_seconds == pytest.approx(float(wanted), rel=0.05)
+
+
+def run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(spark_command, words)
+    return result.exit_code, result.output
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_commands_exit_code_says_whether_the_model_holds(
+    simulated: Path, tmp_path: Path
+) -> None:
+    plan, out = tmp_path / "plan.json", str(tmp_path / "out")
+    plan.write_text(to_json(predict(SCENARIO).to_prediction()))
+    words = ["validate-delays", "--predictions", str(plan), "--out", out]
+    code, said_ = run(*words, str(simulated), "--json")
+    assert code == 0, said_
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "within bounds" in page
+    assert "data:image/png" in page
+    assert pq.read_table(tmp_path / "out" / "measured.parquet").num_rows == 4 + 12
+    assert json.loads((tmp_path / "out" / "quarantine.json").read_text()) == []
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    for file in simulated.glob("*.parquet"):
+        shutil.copy(file, wrong)
+    plant_drift(wrong, priority=3, growth=2.0)
+    code, said_ = run(*words, str(wrong))
+    assert code == 1, said_
+    assert "class 3" in said_
+
+
+@pytest.mark.usefixtures("spark")
+def test_mistakes_of_users_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "plan.json").write_text("{}")
+    out = ("--out", str(tmp_path / "out"))
+    empty, plan = str(tmp_path / "empty"), str(tmp_path / "plan.json")
+    code, said_ = run("validate-delays", empty, "--predictions", plan, *out)
+    assert (code, "not predictions" in said_) == (2, True)
+    code, said_ = run("validate-delays", empty, "--predictions", empty, *out)
+    assert (code, "no predictions there" in said_) == (2, True)
+    code, said_ = run("fit-utility-weights", empty, *out)
+    assert (code, "no feedback there" in said_) == (2, True)
