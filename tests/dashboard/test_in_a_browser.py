@@ -99,6 +99,24 @@ def test_history_says_why_what_and_how_it_was(watching: Pages, busy: LiveSite) -
     watching.until_text("#difference", "From plan")
 
 
+def test_tables_are_exported(watching: Pages, busy: LiveSite, tmp_path: Path) -> None:
+    watching.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    watching.visit("subscriptions", busy.token)
+    watching.until(lambda: watching.cell(ALARM, "delay_p95_seconds"), "what is measured")
+    watching.click("export-subscriptions")
+    table = tmp_path / "firedex-subscriptions.csv"
+    watching.until(lambda: table.exists() and "alarm/#" in table.read_text(), "the subscriptions")
+    watching.go("history")
+    watching.until_text("#at-moment", "class 0")
+    watching.click("export-history")
+    steps = tmp_path / "firedex-history.csv"
+    watching.until(
+        lambda: steps.exists() and steps.read_text().startswith("at,seconds,priority,"), "the steps"
+    )
+
+
 def test_topology_shows_switches_and_a_click_what_they_do(watching: Pages, busy: LiveSite) -> None:
     watching.visit("topology", busy.token)
     watching.until_text("#switches .ag-center-cols-container", "core")
