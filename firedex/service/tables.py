@@ -148,9 +148,9 @@ class_history = Table(
     Column("at_seconds", Float, primary_key=True),
     Column("priority", Integer, primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
-    Column("delivered", Long, nullable=False),
-    Column("missing", Long, nullable=False),
-    Column("timed", Long, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("missing", BigInteger, nullable=False),
+    Column("timed", BigInteger, nullable=False),
     Column("delay_sum_seconds", Float, nullable=False),
     Column("delay_p95_seconds", Float),
 )
