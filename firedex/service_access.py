@@ -99,6 +99,8 @@ class ServiceAccess:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.host, self.port = http_address(url)
+        if token and not _fits_a_header(token):
+            raise ValueError("the token has characters that are not printable ASCII without spaces")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def ask(
@@ -118,7 +120,8 @@ class ServiceAccess:
             headers["If-None-Match"] = etag
         connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
         try:
-            connection.request(method, path, body, headers)
+            # Encoded here: http.client would take text for Latin-1.
+            connection.request(method, path, None if body is None else body.encode(), headers)
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -179,6 +182,10 @@ class ServiceAccess:
             return float(json.loads(answer.body)["now_seconds"])
         except (ValueError, LookupError, TypeError) as error:
             raise ServiceSaidNo(f"GET /v1/time: not a time: {error}", answer.status) from error
+
+
+def _fits_a_header(token: str) -> bool:
+    return token.isascii() and token.isprintable() and " " not in token
 
 
 def as_configuration(answer: Answer, what: str) -> Configuration:

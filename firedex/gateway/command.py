@@ -140,7 +140,10 @@ def gateway(
     listening = _Listening(
         tcp=listen, udp=udp_listen, tls=tls_listen, tls_context=context, metrics=metrics
     )
-    access = ServiceAccess(service, token)
+    try:
+        access = ServiceAccess(service, token)
+    except ValueError as error:
+        raise click.UsageError(f"--token: {error}") from error
     try:
         asyncio.run(_run(relay, sensors, listening, access, report_seconds))
     except KeyboardInterrupt:
