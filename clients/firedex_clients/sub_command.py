@@ -1,6 +1,7 @@
 """``firedex sub``: events of a filter, printed as they come."""
 
 import json
+import signal
 import socket
 import sys
 import time
@@ -73,6 +74,7 @@ def sub(
     """
     if not filters and not list_topics:
         raise click.UsageError("name at least one FILTER, or ask for --topics")
+    made_up = name is None
     name = name or f"{socket.gethostname().split('.')[0]}-{time.time_ns() % 10**9}"
     kept: list[Event] = []
     taken = 0
@@ -86,6 +88,7 @@ def sub(
             transport="udp" if transport == "udp" else "tcp",
             token=token,
             broker=broker,
+            sign_off=made_up,  # nobody comes back by that name
         )
         if list_topics:
             _say("\n".join(subscriber.topics()))
@@ -99,6 +102,7 @@ def sub(
                 qos=qos,
                 deadline_seconds=deadline_seconds,
             )
+        signal.signal(signal.SIGTERM, _leave)
         with subscriber:
             until = None if wait_seconds is None else time.monotonic() + wait_seconds
             while count is None or taken < count:
@@ -120,6 +124,11 @@ def sub(
         write_records(records, [record_of(event, name, transport=transport) for event in kept])
     if count is not None and taken < count:
         sys.exit(27)
+
+
+def _leave(number: int, _frame: object) -> None:
+    """Unwinds, so that the subscriber says goodbye."""
+    sys.exit(128 + number)
 
 
 def _say(text: str) -> None:

@@ -165,6 +165,14 @@ class _Handler(BaseHTTPRequestHandler):
             found = self.service.configuration(name if kind == "subscribers" else "")
             self._say(200, to_json(found))
 
+    def do_DELETE(self) -> None:
+        if self._refused():
+            return
+        with self.service.changed:
+            gone = self.service.subscribers.pop(self.path.split("/")[3], None)
+            self.service._next()
+        self._say(404 if gone is None else 202, {})
+
     def do_POST(self) -> None:
         if self._refused():
             return

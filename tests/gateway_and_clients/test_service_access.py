@@ -1,21 +1,33 @@
 """Asking the service, and the gateway's following it: nothing that is said ends either for good."""
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from fake_service import FakeService, running_service
-from loopback_parts import wait_until
+from loopback_parts import free_port, wait_until
 
 from firedex.gateway import command
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.service_following import ServiceFollower
 from firedex.service_access import ServiceAccess
-from firedex.wire import Configuration, Heartbeat, Statistics, TopicCount
+from firedex.wire import Configuration, Heartbeat, LogUtility, Statistics, TopicCount
+from firedex_clients import (
+    ClientError,
+    ServiceRefused,
+    Subscriber,
+    service_client,
+    sub_command,
+    subscriber,
+)
+from firedex_clients.own_registration import OwnRegistration
+from firedex_clients.service_client import ServiceClient
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -72,7 +84,10 @@ class FailsFirst(ServiceAccess):
         return _NoEvents()
 
     def configuration(
-        self, subscriber: str | None = None, *, etag: str | None = None  # noqa: ARG002
+        self,
+        subscriber: str | None = None,
+        *,
+        etag: str | None = None,  # noqa: ARG002
     ) -> tuple[Configuration | None, str | None]:
         self.followed.set()
         return None, etag
@@ -108,3 +123,80 @@ def test_whatever_goes_wrong_the_gateway_follows_and_reports_on() -> None:
     with following(access):
         wait_until(access.followed.is_set, "the gateway to follow again")
         wait_until(access.reported.is_set, "the gateway to report again")
+
+
+# -- signing off -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_who_signs_off_leaves_no_registration_when_entering_fails(
+    later: bool, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is behind the plan's gateway; or the registration never comes into force."""
+    monkeypatch.setattr(subscriber, "PATIENCE_SECONDS", 0.1)
+    service = FakeService(free_port())
+    if later:
+        service.answer_later = True
+        monkeypatch.setattr(service_client, "ANSWER_SECONDS", float(service_client.WAIT_SECONDS))
+        monkeypatch.setattr(service, "configuration", lambda _: None)
+    with running_service(service) as url:
+        for sign_off in (False, True):
+            crew = Subscriber(url, id="crew", switch="s", address=address, sign_off=sign_off)
+            crew.subscribe("t", utility=LogUtility(weight=1.0))
+            with pytest.raises(ClientError), crew:
+                pytest.fail("there is nothing to connect to")
+            assert ("crew" in service.subscribers) is not sign_off
+
+
+def test_who_was_refused_takes_back_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ServiceClient(NOWHERE)
+    removed: list[str] = []
+    answers: list[Exception | None] = [ServiceRefused("no"), None, ServiceRefused("no")]
+
+    def register(_: object) -> Any:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+
+    monkeypatch.setattr(client, "register_subscriber", register)
+    monkeypatch.setattr(client, "remove_subscriber", removed.append)
+    mine = OwnRegistration(
+        client,
+        name="crew",
+        switch="s",
+        role="crew",
+        transport="tcp",
+        address=IPv4Address("10.0.0.1"),
+        sign_off=True,
+    )
+    with pytest.raises(ServiceRefused):
+        mine.put(())
+    mine.leave()
+    assert removed == [], "somebody else's of the same name stays"
+    mine.put(())
+    with pytest.raises(ServiceRefused):
+        mine.put(())
+    mine.leave()
+    mine.leave()
+    assert removed == ["crew"], "the first is still there"
+
+
+@pytest.mark.parametrize("name", [None, "engine1"])
+def test_the_command_signs_off_by_a_name_that_it_made_up(
+    name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {}
+
+    def make(*_: object, **options: Any) -> None:
+        made.update(options)
+        raise ClientError("enough")
+
+    monkeypatch.setattr(sub_command, "Subscriber", make)
+    arguments = ["t", "--address=10.0.0.1", *([] if name is None else [f"--id={name}"])]
+    assert CliRunner().invoke(sub_command.sub, arguments).exit_code == 2
+    assert made["sign_off"] is (name is None)
+
+
+def test_ended_by_a_signal_the_command_unwinds() -> None:
+    with pytest.raises(SystemExit) as ended:
+        sub_command._leave(signal.SIGTERM, None)
+    assert ended.value.code == 143
