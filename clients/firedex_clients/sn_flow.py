@@ -46,7 +46,7 @@ from firedex_clients.flow_connection import (
     FlowSettings,
     Wanted,
 )
-from firedex_clients.flow_filters import FlowFilters
+from firedex_clients.flow_filters import ASK_AGAIN_SECONDS, FlowFilters
 
 __all__ = ["SnFlow"]
 
@@ -329,6 +329,12 @@ class SnFlow(FlowFilters):
         if asked.name in self.wanted:
             self.granted.add(asked.name)
             self._listener.granted(self, asked.name)
+            if self._must_ask_again(asked.name, message.qos):
+                self._loop.later(ASK_AGAIN_SECONDS, partial(self._ask_again, asked.name))
+
+    def _ask_again(self, name: str) -> None:
+        if self._up and name in self.wanted:
+            self._subscribe(self.wanted[name])
 
     def _on_unsuback(self, message: Unsuback) -> None:
         self._asked.pop(message.message_id, None)
