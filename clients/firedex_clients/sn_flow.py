@@ -94,6 +94,7 @@ class SnFlow(FlowFilters):
         self._asked: dict[int, _Asked] = {}
         self._topics: dict[int, str] = {}
         self._received: set[int] = set()
+        self._received_before: set[int] = set()
         self._up = self._closing = self._closed = False
         self._next_port = self._next_id = 0
         self._heard_at = self._pinged_at = 0.0
@@ -120,7 +121,9 @@ class SnFlow(FlowFilters):
             return
         self._loop.watch(self._socket, self._readable)
         self._topics.clear()
-        self._received.clear()
+        # A session that lasts repeats what was not released; another begins to count anew.
+        self._received_before = self._received | self._received_before if self._lasting else set()
+        self._received = set()
         connect = Connect(
             client_id=STAMPED_CLIENT_PREFIX + self._client_id,
             duration_seconds=KEEP_ALIVE_SECONDS,
@@ -286,6 +289,7 @@ class SnFlow(FlowFilters):
 
     def _on_pubrel(self, message: Pubrel) -> None:
         self._received.discard(message.message_id)
+        self._received_before.discard(message.message_id)
         self._say(Pubcomp(message_id=message.message_id))
 
     def _on_ping(self, _: PingReq) -> None:
@@ -352,6 +356,10 @@ class SnFlow(FlowFilters):
             self._say(refusal)
             return
         known = message.message_id in self._received
+        if message.message_id in self._received_before:
+            # If it does not say that it is a repetition, the broker has lost the session.
+            known = known or message.dup
+            self._received_before.discard(message.message_id)
         if message.qos == 1:
             self._say(
                 Puback(topic_id=message.topic_id, message_id=message.message_id, return_code=0)
