@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 PATIENCE_SECONDS = 10.0
+MOST_REPORTS_AT_ONCE = 10_000
+MOST_REPORTED_BYTES_AT_ONCE = 4_000_000
+"""The service takes no more reports in one request, and no more than 16 MB."""
 QUIET_SECONDS = 40.0
 """The service sends a comment every 15 s; a stream that is quiet for longer is dead."""
 
@@ -168,8 +171,15 @@ class ServiceAccess:
         return EventSubscription(connection, response, opened)
 
     def post_statistics(self, statistics: Sequence[Statistics]) -> None:
-        """Report what was seen."""
-        self.ask("POST", "/v1/statistics", to_json(list(statistics)))
+        """Report what was seen, in as many requests as that takes; one refused harms no other."""
+        refusal: ServiceSaidNo | None = None
+        for body in _bodies(statistics):
+            try:
+                self.ask("POST", "/v1/statistics", body)
+            except ServiceSaidNo as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
 
     def post_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Tell that a part is alive."""
@@ -182,6 +192,21 @@ class ServiceAccess:
             return float(json.loads(answer.body)["now_seconds"])
         except (ValueError, LookupError, TypeError) as error:
             raise ServiceSaidNo(f"GET /v1/time: not a time: {error}", answer.status) from error
+
+
+def _bodies(statistics: Sequence[Statistics]) -> Iterator[str]:
+    waiting, waiting_bytes = list[str](), 0
+    for each in statistics:
+        text = to_json(each)
+        waiting_bytes += len(text.encode())
+        if waiting and (
+            len(waiting) == MOST_REPORTS_AT_ONCE or waiting_bytes > MOST_REPORTED_BYTES_AT_ONCE
+        ):
+            yield f"[{','.join(waiting)}]"
+            waiting, waiting_bytes = [], len(text.encode())
+        waiting.append(text)
+    if waiting:
+        yield f"[{','.join(waiting)}]"
 
 
 def _fits_a_header(token: str) -> bool:

@@ -160,8 +160,10 @@ class PlanFollower:
                 found = self._statistics(self.clock_offset)
                 if found:
                     self._service.access.post_statistics(found)
-            except ServiceAccessError:
+            except ServiceAway:
                 pass  # it is told the next window
+            except ServiceAccessError as error:
+                log.warning("%s: a report is lost: %s", self._subscriber, error)
             except Exception:  # whatever events claim of themselves, reports go on
                 log.exception("a report failed")
             if last:

@@ -139,8 +139,10 @@ class ServiceFollower:
                 self._access.post_heartbeat(self._heartbeat())
                 if statistics:
                     self._access.post_statistics(statistics)
-            except ServiceAccessError as error:
+            except ServiceAway as error:
                 log.debug("a report is lost: %s", error)
+            except ServiceAccessError as error:
+                log.warning("a report is lost: %s", error)
             except Exception:
                 log.exception("a report is lost")
 

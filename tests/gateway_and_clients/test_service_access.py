@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from fake_service import FakeService, running_service
 from loopback_parts import free_port, wait_until
 
+from firedex import service_access
 from firedex.gateway import command
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.service_following import ServiceFollower
-from firedex.service_access import ServiceAccess
+from firedex.service_access import ServiceAccess, ServiceSaidNo
 from firedex.wire import Configuration, Heartbeat, LogUtility, Statistics, TopicCount
 from firedex_clients import (
     ClientError,
@@ -50,6 +51,34 @@ def test_topics_in_any_script_are_reported() -> None:
         ServiceAccess(url).post_statistics([report("消防/烟雾", "fumée/étage")])
     (found,) = service.statistics
     assert {each.topic for each in found.topics} == {"消防/烟雾", "fumée/étage"}
+
+
+def test_many_reports_go_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_access, "MOST_REPORTS_AT_ONCE", 3)
+    monkeypatch.setattr(service_access, "MOST_REPORTED_BYTES_AT_ONCE", 20_000)
+    small = [report("t", flow=n) for n in range(7)]
+    large = [report(*(f"{'x' * 90}/{n}" for n in range(100)), flow=n) for n in range(7, 10)]
+    service = FakeService(1)
+    with running_service(service) as url:
+        ServiceAccess(url).post_statistics([*small, *large])
+        ServiceAccess(url).post_statistics([])
+    assert [each.flow for each in service.statistics] == list(range(10))
+    assert len(service.requests) == 5, "three, three, one and a large one, two large ones alone"
+
+
+def test_a_request_that_is_refused_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_access, "MOST_REPORTS_AT_ONCE", 1)
+    access, asked = ServiceAccess(NOWHERE), list[str]()
+
+    def ask(_method: str, _path: str, body: str) -> None:
+        asked.append(body)
+        if len(asked) == 1:
+            raise ServiceSaidNo("that one not", 400)
+
+    monkeypatch.setattr(access, "ask", ask)
+    with pytest.raises(ServiceSaidNo, match="that one not"):
+        access.post_statistics([report("t"), report("t")])
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("token", ["abc\r", "a b", "schlüssel", "a\nX-Other: 1"])
