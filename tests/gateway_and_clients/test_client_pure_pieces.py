@@ -14,6 +14,7 @@ from firedex_clients import Event, flow_set
 from firedex_clients.client_plan import ClientPlan, PlannedFlow
 from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.duplicates import Seen
+from firedex_clients.event import UNMANAGED_FLOW
 from firedex_clients.flow_connection import FlowSettings, Wanted
 from firedex_clients.flow_filters import FlowFilters
 from firedex_clients.flow_set import FlowSet, Place
@@ -286,6 +287,18 @@ def test_a_retained_event_opens_no_stream() -> None:
     deliver(subscriptions, 1, retained=True)
     deliver(subscriptions, 100)
     assert (len(told), made.seen.missing) == (2, 0)
+
+
+# -- statistics ------------------------------------------------------------------------------------
+
+
+def test_the_plain_connection_is_no_flow_to_report_of() -> None:
+    """The service refuses a batch that names it, and with it what is said of flows."""
+    statistics = FlowStatistics("crew")
+    for flow in (3, UNMANAGED_FLOW):
+        statistics.count(Event("t", "t", b"x", flow, 0, 1, None, None, 0.0))
+        statistics.missing(flow, "t", 1)
+    assert [each.flow for each in statistics.take(None)] == [3]
 
 
 # -- commands --------------------------------------------------------------------------------------
