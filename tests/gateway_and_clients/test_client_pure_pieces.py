@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from firedex_clients.flow_connection import FlowSettings, Wanted
 from firedex_clients.flow_filters import FlowFilters
 from firedex_clients.flow_set import FlowSet, Place
 from firedex_clients.flow_statistics import FlowStatistics
+from firedex_clients.plan_file import read_plan
 from firedex_clients.subscriptions import Subscriptions
 
 # -- MQTT versions ---------------------------------------------------------------------------------
@@ -299,6 +301,16 @@ def test_the_plain_connection_is_no_flow_to_report_of() -> None:
         statistics.count(Event("t", "t", b"x", flow, 0, 1, None, None, 0.0))
         statistics.missing(flow, "t", 1)
     assert [each.flow for each in statistics.take(None)] == [3]
+
+
+# -- the plan on disk ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"not JSON", b"\xff\xfe\0", b"[" * 100_000])
+def test_a_plan_that_cannot_be_read_is_as_none(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(content)
+    assert read_plan(file) is None
 
 
 # -- commands --------------------------------------------------------------------------------------
