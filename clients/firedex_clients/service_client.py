@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -45,9 +46,9 @@ class ClockOffset:
 class ServiceClient:
     """The service's REST interface at ``url``."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None, *, ca_file: Path | None = None) -> None:
         try:
-            self.access = ServiceAccess(url, token)
+            self.access = ServiceAccess(url, token, ca_file=ca_file)
         except ValueError as error:
             raise ServiceRefused(str(error)) from error
 

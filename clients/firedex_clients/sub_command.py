@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from firedex.command_options import HTTP_URL
+from firedex.command_options import HTTP_OR_HTTPS_URL
 from firedex.wire import LogUtility
 from firedex.wire.mqtt_names import check_filter
 from firedex_clients.errors import ClientError
@@ -29,9 +29,11 @@ __all__ = ["sub"]
 @click.argument("filters", nargs=-1, metavar="FILTER...")
 @click.option("--utility", type=click.FloatRange(min=0, min_open=True), default=1.0,
               show_default=True, help="What they are worth: a logarithm's weight.")  # fmt: skip
-@click.option("--service", type=HTTP_URL, default="http://127.0.0.1:8088", show_default=True,
-              help="The configuration service.")  # fmt: skip
+@click.option("--service", type=HTTP_OR_HTTPS_URL, default="http://127.0.0.1:8088",
+              show_default=True, help="The configuration service.")  # fmt: skip
 @click.option("--token", help="For the service.")
+@click.option("--service-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="For a service at https://: whom to trust, PEM.")  # fmt: skip
 @click.option("--broker", metavar="HOST:PORT",
               help="Where one plain connection goes while there never was a service.")  # fmt: skip
 @click.option("--id", "name", help="Of this subscriber; by default of the machine and process.")
@@ -53,6 +55,7 @@ def sub(
     utility: float,
     service: str,
     token: str | None,
+    service_ca: Path | None,
     broker: str | None,
     name: str | None,
     switch: str,
@@ -87,6 +90,7 @@ def sub(
             role=role,
             transport="udp" if transport == "udp" else "tcp",
             token=token,
+            service_ca=service_ca,
             broker=broker,
             sign_off=made_up,  # nobody comes back by that name
         )

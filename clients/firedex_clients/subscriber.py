@@ -50,6 +50,7 @@ class Subscriber:
     Subscribe before or after entering. ``on_event`` is called in the thread that reads all
     connections: it must be quick. Without it, ``subscribe`` returns a stream to iterate over.
 
+    ``service_ca`` (PEM) says whom to trust if the service is at https://.
     ``broker`` (HOST:PORT) is where one plain connection goes if the service was never there, until
     it is; ``plan_file`` keeps the last plan for a start without the service. Where something on the
     way translates addresses, ``source_address`` is where connections leave from, and ``gateway``
@@ -69,6 +70,7 @@ class Subscriber:
         role: str = "crew",
         transport: Transport = "tcp",
         token: str | None = None,
+        service_ca: Path | None = None,
         broker: str | None = None,
         plan_file: Path | None = None,
         on_delivery: OnDelivery | None = None,
@@ -77,7 +79,7 @@ class Subscriber:
         gateway: str | None = None,
         sign_off: bool = False,
     ) -> None:
-        self._service = ServiceClient(service_url, token)
+        self._service = ServiceClient(service_url, token, ca_file=service_ca)
         self._id = id
         self._registration = OwnRegistration(
             self._service,

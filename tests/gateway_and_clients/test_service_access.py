@@ -1,11 +1,15 @@
 """Asking the service, and the gateway's following it: nothing that is said ends either for good."""
 
+import shutil
 import signal
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +21,7 @@ from firedex import service_access
 from firedex.gateway import command
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.service_following import ServiceFollower
-from firedex.service_access import ServiceAccess, ServiceSaidNo
+from firedex.service_access import ServiceAccess, ServiceAway, ServiceSaidNo
 from firedex.wire import Configuration, Heartbeat, LogUtility, Statistics, TopicCount
 from firedex_clients import (
     ClientError,
@@ -88,7 +92,57 @@ def test_a_token_that_fits_no_header_is_refused(token: str) -> None:
     assert token not in str(refusal.value), "it is a secret"
     result = CliRunner().invoke(command.gateway, [f"--token={token}", f"--service={NOWHERE}"])
     assert result.exit_code == 2, repr(result.exception)
-    assert "--token" in result.stderr
+    assert "the token" in result.stderr
+
+
+# -- TLS -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Of 127.0.0.1, with its key in one file."""
+    key, file = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        + ["-nodes", "-keyout", str(key), "-out", str(file), "-days", "2"]
+        + ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True,
+        capture_output=True,
+    )
+    file.write_text(file.read_text() + key.read_text())
+    return file
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_service_with_tls_is_asked_followed_and_left(certificate: Path) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    service, flows = FakeService(1), FlowTable()
+    service.set_plan({})
+    with running_service(service, tls=tls) as url:
+        access = ServiceAccess(url, ca_file=certificate)
+        access.post_statistics([report("t")])
+        with following(access, flows):
+            wait_until(lambda: flows.version == 1, "the plan to be followed")
+            service.set_plan({})
+            wait_until(lambda: flows.version == 2, "the next plan to be told of")
+        assert ServiceClient(url, ca_file=certificate).configuration().version == 2
+        with pytest.raises(ServiceAway, match="certificate"):
+            ServiceAccess(url).configuration()
+    assert len(service.statistics) == 1
+
+
+def test_what_cannot_be_trusted_is_named(tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.pem"
+    nothing.touch()
+    with pytest.raises(ValueError, match=r"nothing\.pem"):
+        ServiceAccess("https://127.0.0.1:1", ca_file=nothing)
+    with pytest.raises(ValueError, match="https://"):
+        ServiceAccess(NOWHERE, ca_file=nothing)
+    arguments = ["--service=https://127.0.0.1:1", f"--service-ca={nothing}"]
+    result = CliRunner().invoke(command.gateway, arguments)
+    assert result.exit_code == 2, repr(result.exception)
+    assert "nothing.pem" in result.stderr.replace("\n", "")
 
 
 # -- following -------------------------------------------------------------------------------------
@@ -114,9 +168,9 @@ class FailsFirst(ServiceAccess):
 
     def configuration(
         self,
-        subscriber: str | None = None,
+        subscriber: str | None = None,  # noqa: ARG002
         *,
-        etag: str | None = None,  # noqa: ARG002
+        etag: str | None = None,
     ) -> tuple[Configuration | None, str | None]:
         self.followed.set()
         return None, etag
@@ -135,11 +189,11 @@ class _NoEvents:
 
 
 @contextmanager
-def following(access: ServiceAccess) -> Iterator[None]:
+def following(access: ServiceAccess, flows: FlowTable) -> Iterator[None]:
     def at_once(action: Callable[[], object]) -> None:
         action()
 
-    follower = ServiceFollower(access, FlowTable(), at_once, report_seconds=0.02)
+    follower = ServiceFollower(access, flows, at_once, report_seconds=0.02)
     follower.start()
     try:
         yield
@@ -149,7 +203,7 @@ def following(access: ServiceAccess) -> Iterator[None]:
 
 def test_whatever_goes_wrong_the_gateway_follows_and_reports_on() -> None:
     access = FailsFirst()
-    with following(access):
+    with following(access, FlowTable()):
         wait_until(access.followed.is_set, "the gateway to follow again")
         wait_until(access.reported.is_set, "the gateway to report again")
 

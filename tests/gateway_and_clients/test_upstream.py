@@ -1,8 +1,7 @@
 """What a client sends passes as it is, but nobody subscribes above the QoS that was planned."""
 
-import random
-
 import pytest
+from loopback_parts import coins
 
 from firedex.gateway import broker_packets as broker
 from firedex.gateway.errors import MalformedPacket
@@ -35,10 +34,10 @@ def test_only_the_quality_is_lowered(level: int) -> None:
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 10_000])
 @pytest.mark.parametrize("flow", [None, ManagedFlow("crew", 0, 0.5), ManagedFlow("crew", 0, 0, 1)])
 def test_however_it_is_cut_all_else_passes(flow: ManagedFlow | None, pieces: int) -> None:
-    coins, cap = random.Random(pieces), 2 if flow is None else flow.qos
+    cap = 2 if flow is None else flow.qos
     stream = [PING, subscribe(2, 1), EVENT, EVENT, subscribe(1), PING, subscribe(0), EVENT]
     data = b"".join(stream)
-    cuts = sorted(coins.choices(range(len(data)), k=pieces))
+    cuts = sorted(coins(pieces).choices(range(len(data)), k=pieces))
     up = Upstream(lambda: flow, level=4)
     found = b"".join(
         up.passed(data[begin:end])
