@@ -177,7 +177,9 @@ async def _run(
         with suppress(RuntimeError):  # it has ended
             loop.call_soon_threadsafe(action)
 
-    follower = ServiceFollower(access, relay.flows, in_loop, report_seconds=report_seconds)
+    follower = ServiceFollower(
+        access, relay.flows, in_loop, report_seconds=report_seconds, broker=relay.broker
+    )
     async with AsyncExitStack() as running:
         follower.start()
         running.push_async_callback(asyncio.to_thread, follower.stop)

@@ -7,9 +7,11 @@ event loop.
 import http.client
 import logging
 import random
+import socket
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Literal
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.reports import flow_statistics
@@ -28,6 +30,7 @@ log = logging.getLogger("firedex.gateway")
 POLL_SECONDS = 0.25
 SHORTEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 2.0
 REPORT_SECONDS = 5.0
+BROKER_SECONDS = 2.0
 
 
 class ServiceFollower:
@@ -41,9 +44,10 @@ class ServiceFollower:
         *,
         name: str = "gateway",
         report_seconds: float = REPORT_SECONDS,
+        broker: tuple[str, int] | None = None,
     ) -> None:
         self._access, self._flows, self._in_loop = access, flows, in_loop
-        self._name, self._report_seconds = name, report_seconds
+        self._name, self._report_seconds, self._broker = name, report_seconds, broker
         self._etag: str | None = None
         self._stream: EventSubscription | None = None
         self._stop = threading.Event()
@@ -136,7 +140,9 @@ class ServiceFollower:
             if not taken.wait(self._report_seconds):
                 continue
             try:
-                self._access.post_heartbeat(self._heartbeat())
+                self._access.post_heartbeat(self._heartbeat(self._name, "gateway"))
+                if self._broker is not None and _answers(self._broker):
+                    self._access.post_heartbeat(self._heartbeat("broker", "broker"))
                 if statistics:
                     self._access.post_statistics(statistics)
             except ServiceAway as error:
@@ -146,11 +152,21 @@ class ServiceFollower:
             except Exception:
                 log.exception("a report is lost")
 
-    def _heartbeat(self) -> Heartbeat:
+    def _heartbeat(self, part: str, kind: Literal["gateway", "broker"]) -> Heartbeat:
+        """Of the gateway, and on behalf of the broker, which knows no service."""
         return Heartbeat(
-            part=self._name,
-            kind="gateway",
+            part=part,
+            kind=kind,
             started_at=self._started_at,
             sent_at=datetime.now(UTC),
             configuration_version=self._flows.version,
+            every_seconds=self._report_seconds,
         )
+
+
+def _answers(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address, timeout=BROKER_SECONDS):
+            return True
+    except OSError:
+        return False

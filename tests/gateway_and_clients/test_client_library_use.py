@@ -269,7 +269,7 @@ def test_statistics_reach_the_service_with_the_clocks_offset(site: Site, address
     gateways = sent_to(site, "gateway")
     assert sum(c.delivered_events or 0 for g in gateways for c in g.topics) == len(events)
     assert sum(c.payload_bytes for g in gateways for c in g.topics) == 400 * 5
-    assert site.service.heartbeats[0].kind == "gateway"
+    assert {beat.kind for beat in site.service.heartbeats} >= {"gateway"}
     found = metrics(site)
     assert 'firedex_gateway_offered_events_total{flow="0",subscriber="crew"} 400.0' in found
     assert 'firedex_gateway_drop_rate{flow="0",subscriber="crew"} 0.5' in found
