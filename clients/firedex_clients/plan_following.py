@@ -106,6 +106,7 @@ class PlanFollower:
                 self._stop.wait(max(back_off.next_seconds(), POLL_SECONDS))
             except Exception:  # one plan that fails must not be the last that is heard of
                 log.exception("%s: a plan failed", self._subscriber)
+                self._etag = None
                 self._stop.wait(max(back_off.next_seconds(), POLL_SECONDS))
 
     def _listen(self, back_off: BackOff) -> None:

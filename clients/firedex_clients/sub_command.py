@@ -5,6 +5,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -106,8 +108,7 @@ def sub(
                 qos=qos,
                 deadline_seconds=deadline_seconds,
             )
-        signal.signal(signal.SIGTERM, _leave)
-        with subscriber:
+        with _unwinding_on_sigterm(), subscriber:
             until = None if wait_seconds is None else time.monotonic() + wait_seconds
             while count is None or taken < count:
                 left = None if until is None else max(until - time.monotonic(), 0.0)
@@ -130,9 +131,18 @@ def sub(
         sys.exit(27)
 
 
-def _leave(number: int, _frame: object) -> None:
-    """Unwinds, so that the subscriber says goodbye."""
-    sys.exit(128 + number)
+@contextmanager
+def _unwinding_on_sigterm() -> Iterator[None]:
+    """So that the subscriber says goodbye."""
+
+    def leave(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _say(text: str) -> None:

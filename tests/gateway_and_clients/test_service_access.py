@@ -1,7 +1,6 @@
 """Asking the service, and the gateway's following it: nothing that is said ends either for good."""
 
 import shutil
-import signal
 import ssl
 import subprocess
 import threading
@@ -277,9 +276,3 @@ def test_the_command_signs_off_by_a_name_that_it_made_up(
     arguments = ["t", "--address=10.0.0.1", *([] if name is None else [f"--id={name}"])]
     assert CliRunner().invoke(sub_command.sub, arguments).exit_code == 2
     assert made["sign_off"] is (name is None)
-
-
-def test_ended_by_a_signal_the_command_unwinds() -> None:
-    with pytest.raises(SystemExit) as ended:
-        sub_command._leave(signal.SIGTERM, None)
-    assert ended.value.code == 143
