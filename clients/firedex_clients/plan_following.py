@@ -104,6 +104,10 @@ class PlanFollower:
             except (ServiceAccessError, ServiceRefused) as error:
                 log.warning("%s: %s", self._subscriber, error)
                 self._stop.wait(max(back_off.next_seconds(), POLL_SECONDS))
+            except Exception:  # one plan that fails must not be the last that is heard of
+                log.exception("%s: a plan failed", self._subscriber)
+                self._etag = None
+                self._stop.wait(max(back_off.next_seconds(), POLL_SECONDS))
 
     def _listen(self, back_off: BackOff) -> None:
         try:
@@ -164,8 +168,10 @@ class PlanFollower:
                 found = self._statistics(self.clock_offset)
                 if found:
                     self._service.access.post_statistics(found)
-            except ServiceAccessError:
+            except ServiceAway:
                 pass  # it is told the next window
+            except ServiceAccessError as error:
+                log.warning("%s: a report is lost: %s", self._subscriber, error)
             except Exception:  # whatever events claim of themselves, reports go on
                 log.exception("a report failed")
             if last:

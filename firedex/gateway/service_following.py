@@ -1,6 +1,7 @@
 """Following the service: drop rates in, counts out. While it is away, the last plan stands.
 
-Runs in two threads of its own; what it learns is handed to the event loop.
+Runs in two threads of its own, which outlive whatever goes wrong; what it learns is handed to the
+event loop.
 """
 
 import http.client
@@ -75,13 +76,17 @@ class ServiceFollower:
             try:
                 self._listen()
                 wait, was_there = SHORTEST_WAIT_SECONDS, True
+                continue
             except ServiceAccessError as error:
                 if was_there:
                     log.warning("going by plan %d: %s", self._flows.version, error)
-                was_there = False
-                jitter = random.uniform(0.5, 1.0)  # noqa: S311  # not secret
-                self._stop.wait(wait * jitter)
-                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+            except Exception:
+                if was_there:
+                    log.exception("going by plan %d", self._flows.version)
+            was_there = False
+            jitter = random.uniform(0.5, 1.0)  # noqa: S311  # not secret
+            self._stop.wait(wait * jitter)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
 
     def _listen(self) -> None:
         try:
@@ -140,8 +145,12 @@ class ServiceFollower:
                     self._access.post_heartbeat(self._heartbeat("broker", "broker"))
                 if statistics:
                     self._access.post_statistics(statistics)
-            except ServiceAccessError as error:
+            except ServiceAway as error:
                 log.debug("a report is lost: %s", error)
+            except ServiceAccessError as error:
+                log.warning("a report is lost: %s", error)
+            except Exception:
+                log.exception("a report is lost")
 
     def _heartbeat(self, part: str, kind: Literal["gateway", "broker"]) -> Heartbeat:
         """Of the gateway, and on behalf of the broker, which knows no service."""

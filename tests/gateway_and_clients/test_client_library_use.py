@@ -368,6 +368,24 @@ def test_sub_prints_what_pub_publishes(site: Site, address: str, tmp_path: Path)
     assert read_records(records).num_rows == 2
 
 
+def test_sub_under_a_name_of_its_own_making_signs_off_when_it_is_ended(
+    site: Site, address: str
+) -> None:
+    arguments = ["t", "--service", site.url, "--address", address]
+    with subprocess.Popen([sys.executable, "-c", SUB, *arguments]) as process:
+        try:
+            wait_until(
+                lambda: bool(site.service.subscribers),
+                "it to register",
+                seconds=3 * PATIENCE_SECONDS,
+            )
+            process.terminate()
+            wait_until(lambda: not site.service.subscribers, "it to sign off")
+            assert process.wait(PATIENCE_SECONDS) == 143
+        finally:
+            process.kill()
+
+
 def test_sub_says_what_is_wrong() -> None:
     result = CliRunner().invoke(sub, ["a#", "--address", "127.0.0.1"])
     assert result.exit_code == 2
