@@ -24,6 +24,7 @@ __all__ = [
     "Done",
     "Entry",
     "Origin",
+    "Write",
     "last_change",
     "to_be_planned",
 ]
@@ -53,10 +54,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The number of a change; ``repeated`` if an earlier request with the same key made it."""
+    """The number of a change; ``repeated`` if an earlier request made it."""
 
     change: int
     repeated: bool = False
+
+
+Write = Callable[[Connection, int], Entry | Done]
+"""Makes the change of a number; or leaves all as it is, and says which change made it so."""
 
 
 def last_change(connection: Connection) -> int:
@@ -80,7 +85,7 @@ class ChangeLedger:
         self._database = database
         self._after = after
 
-    def make(self, origin: Origin, write: Callable[[Connection, int], Entry]) -> Done:
+    def make(self, origin: Origin, write: Write) -> Done:
         """Let ``write`` change the state under the next number; whatever it raises undoes it."""
         digest = hashlib.sha256(origin.request).hexdigest()
         with self._database.writing() as connection:
@@ -88,30 +93,23 @@ class ChangeLedger:
             if known is not None:
                 return Done(known, repeated=True)
             number = last_change(connection) + 1
-            entry = write(connection, number)
-            connection.execute(
-                insert(tables.change).values(
-                    number=number,
-                    at_seconds=time.time(),
-                    actor=origin.actor,
-                    action=entry.action,
-                    subject=entry.subject,
-                    detail=None if entry.detail is None else json.dumps(entry.detail),
-                )
-            )
+            made = write(connection, number)
+            if isinstance(made, Entry):
+                _enter(connection, number, origin, made)
+            done = made if isinstance(made, Done) else Done(number)
             if origin.idempotency_key is not None:
                 connection.execute(
                     insert(tables.idempotency).values(
                         actor=origin.actor,
                         key=origin.idempotency_key,
                         digest=digest,
-                        change=number,
+                        change=done.change,
                         at_seconds=time.time(),
                     )
                 )
-        if self._after is not None:
+        if self._after is not None and not done.repeated:
             self._after(number)
-        return Done(number)
+        return done
 
     def _known(self, connection: Connection, origin: Origin, digest: str) -> int | None:
         if origin.idempotency_key is None:
@@ -132,3 +130,16 @@ class ChangeLedger:
                 f"the idempotency key {origin.idempotency_key!r} stood for another request"
             )
         return int(found.change)
+
+
+def _enter(connection: Connection, number: int, origin: Origin, entry: Entry) -> None:
+    connection.execute(
+        insert(tables.change).values(
+            number=number,
+            at_seconds=time.time(),
+            actor=origin.actor,
+            action=entry.action,
+            subject=entry.subject,
+            detail=None if entry.detail is None else json.dumps(entry.detail),
+        )
+    )

@@ -110,6 +110,12 @@ class ConfigurationStore:
         with self._database.reading() as connection:
             return self._load(connection, _columns.state == IN_FORCE)
 
+    def version_in_force(self) -> int:
+        """Its version alone; 0 before the first."""
+        with self._database.reading() as connection:
+            chosen = select(func.max(_columns.version)).where(_columns.state == IN_FORCE)
+            return int(connection.execute(chosen).scalar() or 0)
+
     def _load(self, connection: Connection, where: object) -> InForce | None:
         row = connection.execute(
             select(tables.configuration)

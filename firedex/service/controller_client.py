@@ -93,7 +93,7 @@ class ControllerClient:
         if self._link.token:
             headers["Authorization"] = f"Bearer {self._link.token}"
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, None if body is None else body.encode(), headers)
             response = connection.getresponse()
             answer = response.read()
         except (OSError, http.client.HTTPException) as error:

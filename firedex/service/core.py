@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from firedex.service import tables
 from firedex.service.change_ledger import (
     ChangeLedger,
     Done,
-    Entry,
     Origin,
+    Write,
     last_change,
     to_be_planned,
 )
@@ -111,7 +111,7 @@ class ConfigurationService:
 
     # -- what changes -----------------------------------------------------------------------------
 
-    def change(self, origin: Origin, write: Callable[[Connection, int], Entry]) -> Done:
+    def change(self, origin: Origin, write: Write) -> Done:
         """Make a change; it is on disk when this returns, and a plan will follow."""
         return self.ledger.make(origin, write)
 

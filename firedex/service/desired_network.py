@@ -40,6 +40,8 @@ ENFORCING_BURST_PACKETS = 20
 BACKSTOP_HEADROOM = 3.0
 BACKSTOP_BURST_PACKETS = 200
 SMALLEST_LIMIT_PACKETS_PER_SECOND = 1.0
+LARGEST_LIMIT_PACKETS_PER_SECOND = float(2**32 - 1)
+"""A meter's rate has 32 bits; publishers may declare more."""
 
 Port = tuple[str, str | None]
 """A switch, and the switch that the port leads to (none: the hosts)."""
@@ -136,7 +138,10 @@ def _limit(flow: Flow, offered_packets_per_second: float, *, backstop: bool) -> 
 @lru_cache(maxsize=4096)
 def _packet_limit(packets_per_second: float, burst_packets: int) -> PacketLimit:
     """Nearly all flows have the same backstop: one value for all of them."""
-    return PacketLimit(packets_per_second=packets_per_second, burst_packets=burst_packets)
+    return PacketLimit(
+        packets_per_second=min(packets_per_second, LARGEST_LIMIT_PACKETS_PER_SECOND),
+        burst_packets=burst_packets,
+    )
 
 
 def _packets_per_second(planned: PlannedSite) -> dict[tuple[str, int], float]:

@@ -10,6 +10,7 @@
     │   ├── Changed        412  somebody else has changed it meanwhile
     │   ├── NotYours       403  the token does not allow it
     │   ├── NoToken        401  no token, or one that is not valid
+    │   ├── TooSlow        408  a request that did not come to its end
     │   ├── TooLarge       413  more than is kept of anybody
     │   ├── TooMuch        429  too many requests; says when to come again
     │   └── KeyReused      422  an idempotency key that stood for another request
@@ -38,6 +39,7 @@ __all__ = [
     "StateError",
     "TooLarge",
     "TooMuch",
+    "TooSlow",
     "Unknown",
 ]
 
@@ -90,6 +92,12 @@ class NoToken(Refused):
 
     status = 401
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
+
+
+class TooSlow(Refused):
+    """Waited for long enough."""
+
+    status = 408
 
 
 class TooLarge(Refused):

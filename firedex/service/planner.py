@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, delete
 
 from firedex.planning import PlanningError
 from firedex.service import tables
-from firedex.service.change_ledger import ChangeLedger
+from firedex.service.change_ledger import ChangeLedger, last_change
 from firedex.service.change_summary import summarise
 from firedex.service.configuration_store import ConfigurationStore, InForce
 from firedex.service.controller_client import ControllerClient
@@ -79,6 +79,7 @@ class Planner:
         self._flows: tuple[Flow, ...] = ()
         self._tried = Basis({})
         self._again = False
+        self._seen_change = 0
 
     def restore(self) -> None:
         """After a start: find out what is in force, also if the last service was killed.
@@ -116,6 +117,11 @@ class Planner:
             self._again = True
         return self._again
 
+    def has_news(self) -> bool:
+        """Whether there is a change that was not looked at: of another service on the state."""
+        with self._database.reading() as connection:
+            return last_change(connection) > self._seen_change
+
     def tidy(self) -> None:
         """Forget what nobody needs any more; no plan is different for it."""
         if not unneeded(self._reader.read(), time.time()):
@@ -142,6 +148,7 @@ class Planner:
         """
         self._check_lock()
         state = self._reader.read()
+        self._seen_change = state.through_change
         before = self._in_force
         through = before.through_change if before else 0
         basis = rate_basis(self._settings.site, state, time.time())
@@ -209,6 +216,9 @@ class Planner:
                 self.store.fail(version, error.detail)
                 # It may have arrived all the same, and only the answer was lost.
                 self._again = True
+                raise
+            except (WireError, ValueError) as error:
+                self.store.fail(version, str(error))
                 raise
         pushed = time.perf_counter() - began
         document = planned.document(version, datetime.now(UTC), reason)

@@ -15,6 +15,7 @@ from typing import Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from firedex.planning import PlanningError
+from firedex.service.configuration_store import ConfigurationStore
 from firedex.service.controller_client import ControllerClient, ControllerLink
 from firedex.service.database import Database
 from firedex.service.errors import PlannedElsewhere, PushFailed, ServiceError, StateError
@@ -76,6 +77,7 @@ class _Tenures:
         self._controller = ControllerClient(job.controller) if job.controller else None
         self._pace = Pace(job.pace)
         self._asked = 0
+        self._followed = 0
 
     def run(self) -> None:
         while True:
@@ -94,6 +96,8 @@ class _Tenures:
 
     def _tenure(self) -> None:
         database = self._open()
+        if self._asked:
+            self._follow(database)
         with database.planners_lock() as check_lock:
             self._asked = 0
             self._pace.waited()
@@ -102,6 +106,13 @@ class _Tenures:
             )
             planner.restore()
             _Loop(planner, self._pace, self._job.pace, self._inbox, self._notify).run()
+
+    def _follow(self, database: Database) -> None:
+        """While another plans: tell what it brings into force."""
+        version = ConfigurationStore(database).version_in_force()
+        if version != self._followed or self._asked == 1:
+            self._followed = version
+            self._notify(Notice(kind="ready", version=version))
 
     def _elsewhere(self, error: PlannedElsewhere) -> float:
         self._asked += 1
@@ -141,7 +152,7 @@ class _Loop:
     ) -> None:
         self._planner, self._pace, self._settings = planner, pace, settings
         self._inbox, self._notify = inbox, notify
-        self._next_look = 0.0
+        self._next_look = self._next_glance = 0.0
         self._looks = 0
 
     def run(self) -> None:
@@ -149,12 +160,13 @@ class _Loop:
         self._pace.changed(time.monotonic())  # whatever is there from before
         while True:
             due = self._pace.due_at()
-            until = self._next_look if due is None else min(due, self._next_look)
+            until = min(self._next_look, self._next_glance)
+            until = until if due is None else min(due, until)
             come = self._inbox.wait(max(until - time.monotonic(), 0.0))
             now = time.monotonic()
             if STOP in come:
                 return
-            if CHANGED in come:
+            if CHANGED in come or self._glance(now):
                 self._pace.changed(now)
             if STATISTICS in come:
                 self._pace.check_rates()
@@ -163,6 +175,12 @@ class _Loop:
             due = self._pace.due_at()
             if due is not None and now >= due:
                 self._plan()
+
+    def _glance(self, now: float) -> bool:
+        if now < self._next_glance:
+            return False
+        self._next_glance = now + self._settings.glance_seconds
+        return self._planner.has_news()
 
     def _plan(self) -> None:
         self._pace.began()

@@ -13,7 +13,8 @@ class PaceSettings:
     """``quiet_seconds``: so long without a change ends a burst, and up to five times as long the
     more there are; ``longest_wait_seconds``: a plan is made though the burst goes on. Failures are
     tried again after ``first_retry_seconds``, twice that, and so on up to
-    ``longest_retry_seconds``, give or take a fifth.
+    ``longest_retry_seconds``, give or take a fifth. Changes of another service on the same state
+    are looked for every ``glance_seconds``, the surroundings every ``poll_seconds``.
     """
 
     quiet_seconds: float = 0.03
@@ -21,6 +22,7 @@ class PaceSettings:
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 30.0
     poll_seconds: float = 5.0
+    glance_seconds: float = 1.0
 
 
 class Pace:

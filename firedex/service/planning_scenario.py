@@ -4,8 +4,9 @@ The site's file gives network and policies. On top come: who has registered, the
 budgets, measured rates, where hosts were seen, and how many classes the switches offer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from firedex.service.incident_profiles import under_profile
 from firedex.service.offered_rates import OfferedRate, believed, spread
@@ -19,6 +20,7 @@ from firedex.wire.values import Amount, value
 from firedex.wire.workload import LARGEST_PAYLOAD_BYTES
 
 __all__ = [
+    "UNREGISTERED",
     "Basis",
     "declared_rates",
     "expected_rates",
@@ -209,8 +211,16 @@ def _with_rates(publishers: list[Publisher], basis: Basis, entry: str) -> list[P
         if declared.get(name, 0.0) == 0
     ]
     if stray:
-        made.append(Publisher(id=UNREGISTERED, switch=entry, publications=tuple(stray)))
+        taken = {publisher.id for publisher in publishers}
+        name = next(name for name in _names_of_nobody() if name not in taken)
+        made.append(Publisher(id=name, switch=entry, publications=tuple(stray)))
     return made
+
+
+def _names_of_nobody() -> Iterator[str]:
+    """A site's file, or an old state, may have somebody of the first name."""
+    yield UNREGISTERED
+    yield from (f"{UNREGISTERED}.{number}" for number in count(2))
 
 
 def _entry_switch(network: Network) -> str:

@@ -1,5 +1,7 @@
 """Publishers, subscribers, their subscriptions and topics."""
 
+from collections.abc import Callable
+
 from sqlalchemy import select
 
 from firedex.service import tables
@@ -52,12 +54,7 @@ def put_subscriber(call: Call) -> Reply:
         raise BadRequest(
             f"the path says {identifier!r}, subscriber.id says {registration.subscriber.id!r}"
         )
-    crew_role = call.identity.crew_role
-    if crew_role is not None and registration.subscriber.role != crew_role:
-        raise NotYours(
-            f"the token {call.identity.name!r} is for the role {crew_role!r}, "
-            f"not {registration.subscriber.role!r}"
-        )
+    _crew_role_check(call)(registration)
     registrations = call.service.registrations
     done = call.service.change(
         call.origin,
@@ -66,6 +63,20 @@ def put_subscriber(call: Call) -> Reply:
         ),
     )
     return accepted(done)
+
+
+def _crew_role_check(call: Call) -> Callable[[SubscriberRegistration], None]:
+    """Nobody has a registration of another crew role than its token's, nor keeps one."""
+
+    def check(registration: SubscriberRegistration) -> None:
+        own, role = call.identity.crew_role, registration.subscriber.role
+        if own is not None and role != own:
+            raise NotYours(
+                f"the token {call.identity.name!r} is for the role {own!r}, not {role!r}; "
+                "register anew"
+            )
+
+    return check
 
 
 @endpoint(
@@ -255,7 +266,12 @@ def post_subscriptions(call: Call) -> Reply:
     done = call.service.change(
         call.origin,
         lambda connection, number: registrations.put_subscriptions(
-            connection, number, call.path["id"], wanted.subscriptions, call.condition
+            connection,
+            number,
+            call.path["id"],
+            wanted.subscriptions,
+            call.condition,
+            _crew_role_check(call),
         ),
     )
     return accepted(done)
@@ -292,7 +308,12 @@ def delete_subscriptions(call: Call) -> Reply:
     done = call.service.change(
         call.origin,
         lambda connection, number: registrations.remove_subscriptions(
-            connection, number, call.path["id"], call.query["filter"], call.condition
+            connection,
+            number,
+            call.path["id"],
+            call.query["filter"],
+            call.condition,
+            _crew_role_check(call),
         ),
     )
     return accepted(done)

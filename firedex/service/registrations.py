@@ -1,14 +1,15 @@
 """Publishers and subscribers in the state: put, change in part, remove, each under conditions."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from firedex.service import tables
-from firedex.service.change_ledger import Entry
+from firedex.service.change_ledger import Done, Entry
 from firedex.service.errors import Changed, Conflict, PortsExhausted, Unknown
+from firedex.service.planning_scenario import UNREGISTERED
 from firedex.service.site_plan import FIRST_PORT, LAST_PORT
 from firedex.wire import (
     Network,
@@ -24,6 +25,7 @@ from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES, STAMP_BYTES
 
 __all__ = ["Condition", "Limits", "Registrations"]
 
+Check = Callable[[SubscriberRegistration], None]
 Kept = PublisherRegistration | SubscriberRegistration
 PUBLISHER, SUBSCRIBER = "publisher", "subscriber"
 AT_ONCE = 5_000
@@ -48,6 +50,7 @@ class Limits:
     parties: int = 10_000
     subscriptions_each: int = 2_000
     publications_each: int = 5_000
+    events_per_second_each: float = 1e6
     topics_each: int = 5_000
     topics: int = 50_000
 
@@ -64,9 +67,12 @@ class Registrations:
         number: int,
         registration: SubscriberRegistration,
         condition: Condition,
-    ) -> Entry:
+    ) -> Entry | Done:
         """Keep a subscriber with all it wants; replaces what it had."""
         subscriber = registration.subscriber
+        same = self._same(connection, SUBSCRIBER, subscriber.id, registration, condition)
+        if same is not None:
+            return same
         self._check_subscriber(connection, registration)
         self._check_ports(connection, registration)
         self._put(connection, number, SUBSCRIBER, subscriber.id, registration, condition)
@@ -82,9 +88,12 @@ class Registrations:
         number: int,
         registration: PublisherRegistration,
         condition: Condition,
-    ) -> Entry:
+    ) -> Entry | Done:
         """Keep a publisher and the topics that it is the first to declare."""
         publisher = registration.publisher
+        same = self._same(connection, PUBLISHER, publisher.id, registration, condition)
+        if same is not None and not _inherited(connection, registration):
+            return same
         self._check_publisher(connection, registration)
         self._put(connection, number, PUBLISHER, publisher.id, registration, condition)
         self._declare(connection, number, registration)
@@ -105,6 +114,9 @@ class Registrations:
         )
         if found.rowcount == 0:
             raise Unknown(f"there is no {kind} {identifier!r}")
+        for publisher in self._site.publishers:
+            if kind == PUBLISHER and publisher.id == identifier:
+                self._check_place(connection, publisher.switch)  # the site's own is back
         return Entry(action="remove", subject=f"{kind} {identifier}")
 
     def put_subscriptions(
@@ -114,16 +126,20 @@ class Registrations:
         identifier: str,
         wanted: Iterable[Subscription],
         condition: Condition,
-    ) -> Entry:
-        """Add subscriptions, or change those of the same filter."""
+        check: Check = lambda _: None,
+    ) -> Entry | Done:
+        """Add subscriptions, or change those of the same filter; ``check`` sees what is there."""
         registration = self._subscriber(connection, identifier, condition)
+        check(registration)
         subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
         coming = list(wanted)
         subscriptions.update({s.filter: s for s in coming})
         if len({s.filter for s in coming}) < len(coming):
             raise Conflict("a filter is there twice; give each once")
         changed = _with_subscriptions(registration, subscriptions.values())
-        self.put_subscriber(connection, number, changed, condition)
+        made = self.put_subscriber(connection, number, changed, condition)
+        if isinstance(made, Done):
+            return made
         return Entry(
             action="subscribe",
             subject=f"subscriber {identifier}",
@@ -137,16 +153,20 @@ class Registrations:
         identifier: str,
         filters: Iterable[str],
         condition: Condition,
-    ) -> Entry:
-        """Remove the subscriptions to ``filters``."""
+        check: Check = lambda _: None,
+    ) -> Entry | Done:
+        """Remove the subscriptions to ``filters``; ``check`` sees what is there."""
         registration = self._subscriber(connection, identifier, condition)
+        check(registration)
         subscriptions = {s.filter: s for s in registration.subscriber.subscriptions}
         names = list(filters)
         for name in names:
             if subscriptions.pop(name, None) is None:
                 raise Unknown(f"{identifier!r} has no subscription to {name!r}")
         changed = _with_subscriptions(registration, subscriptions.values())
-        self.put_subscriber(connection, number, changed, condition)
+        made = self.put_subscriber(connection, number, changed, condition)
+        if isinstance(made, Done):
+            return made
         return Entry(
             action="unsubscribe", subject=f"subscriber {identifier}", detail={"filters": names[:50]}
         )
@@ -177,6 +197,21 @@ class Registrations:
         if condition.revision is not None and (row is None or row[1] != condition.revision):
             now = "is not there" if row is None else f"has revision {row[1]}"
             raise Changed(f"{kind} {identifier!r} {now}, not {condition.revision}")
+
+    def _same(
+        self,
+        connection: Connection,
+        kind: str,
+        identifier: str,
+        registration: Kept,
+        condition: Condition,
+    ) -> Done | None:
+        """The change that registered the very same, if that is what is there."""
+        row = self._row(connection, kind, identifier)
+        self._meets(row, kind, identifier, condition)
+        if row is None or row[0] != to_json(registration):
+            return None
+        return Done(row[1], repeated=True)
 
     def _put(
         self,
@@ -260,9 +295,19 @@ class Registrations:
 
     def _check_publisher(self, connection: Connection, registration: PublisherRegistration) -> None:
         publisher = registration.publisher
+        if publisher.id == UNREGISTERED:
+            raise Conflict(
+                f"{UNREGISTERED!r} stands for all who have not registered; choose another"
+            )
         names = [p.topic for p in publisher.publications]
         if len(names) > self._limits.publications_each:
             raise Conflict(f"at most {self._limits.publications_each} publications each")
+        rate = sum(p.rate_per_second for p in publisher.publications)
+        if rate > self._limits.events_per_second_each:
+            raise Conflict(
+                f"{rate:g} events per second are declared; at most "
+                f"{self._limits.events_per_second_each:g} each may be"
+            )
         doubled = _doubled(names)
         if doubled:
             raise Conflict(f"published twice: {', '.join(doubled[:5])}; add the rates")
@@ -297,12 +342,12 @@ class Registrations:
         """Who is first defines a topic, and after it is gone the next who declares it."""
         name = registration.publisher.id
         known = _declarers(connection, [topic.name for topic in registration.topics])
-        gone = set(known.values()) - _registered(connection, set(known.values()))
+        inherited = _inherited(connection, registration)
         for topic in registration.topics:
             row = {"body": to_json(topic), "declared_by": name, "change": number}
             if topic.name not in known:
                 connection.execute(insert(tables.topic).values(name=topic.name, **row))
-            elif known[topic.name] == name or known[topic.name] in gone:
+            elif known[topic.name] == name or topic.name in inherited:
                 where = tables.topic.c.name == topic.name
                 connection.execute(update(tables.topic).where(where).values(**row))
         self._check_topic_counts(connection, name)
@@ -330,6 +375,14 @@ def _declarers(connection: Connection, topics: list[str]) -> dict[str, str | Non
         )
         found |= {row.name: row.declared_by for row in connection.execute(chosen)}
     return found
+
+
+def _inherited(connection: Connection, registration: PublisherRegistration) -> set[str]:
+    """The topics of a registration whose definition has fallen to it: who gave it is gone."""
+    known = _declarers(connection, [topic.name for topic in registration.topics])
+    gone = set(known.values()) - _registered(connection, set(known.values()))
+    gone -= {registration.publisher.id}
+    return {name for name, by in known.items() if by in gone}
 
 
 def _registered(connection: Connection, publishers: set[str | None]) -> set[str | None]:

@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, true
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, true
 
 from firedex.service import class_history, tables
 from firedex.service.database import Database
 from firedex.service.errors import NotYours, TooLarge
 from firedex.service.offered_rates import OfferedRate, Window, observe
 from firedex.wire import Heartbeat, Statistics, from_json, to_json
-from firedex.wire.mqtt_names import matches
 from firedex.wire.service_api import KeptHeartbeat
+from firedex_models.topic_index import TopicIndex
 
 __all__ = ["GATEWAY", "ReportStore", "offered_windows"]
 
@@ -33,13 +34,13 @@ PriorityOf = Callable[[str, int], int | None]
 def offered_windows(
     reports: Iterable[Statistics],
     now_seconds: float,
-    measured: Iterable[str] = (),
+    known: Sequence[str] = (),
     filters_of: FiltersOf = lambda _subscriber, _flow: (),
 ) -> dict[str, Window]:
     """What the gateway counted of each topic, before any drop.
 
     Every flow that carries a topic sees all of it; the one that saw most was connected throughout.
-    A flow reports whatever it saw: of the ``measured`` topics that its filters match, those that it
+    A flow reports whatever it saw: of the ``known`` topics that its filters match, those that it
     does not name had no event.
     """
     windows: dict[str, Window] = {}
@@ -58,17 +59,14 @@ def offered_windows(
                 seconds=report.window_seconds,
                 at_seconds=now_seconds,
             )
-            known = windows.get(count.topic)
-            if known is None or window.events / window.seconds > known.events / known.seconds:
+            other = windows.get(count.topic)
+            if other is None or window.events / window.seconds > other.events / other.seconds:
                 windows[count.topic] = window
-    for topic in measured:
-        if topic in windows:
-            continue
-        seconds = max((w for name, w in heard.items() if matches(name, topic)), default=0.0)
-        if seconds > 0:
-            windows[topic] = Window(
-                events=0, payload_bytes=0, seconds=seconds, at_seconds=now_seconds
-            )
+    index = TopicIndex(known)
+    for name, seconds in sorted(heard.items(), key=itemgetter(1), reverse=True):
+        silence = Window(events=0, payload_bytes=0, seconds=seconds, at_seconds=now_seconds)
+        for position in index.matching(name).tolist():
+            windows.setdefault(known[position], silence)
     return windows
 
 
@@ -101,6 +99,8 @@ class ReportStore:
             len(str(row["body"])) > MOST_CHARACTERS_OF_A_PARTY for row in rows
         ):
             raise TooLarge(f"a report has at most {MOST_CHARACTERS_OF_A_PARTY} characters")
+        if party is not None:
+            rows = rows[-MOST_OF_A_PARTY:]
         windows: dict[str, Window] = {}
         with self._database.writing() as connection:
             if rows:
@@ -110,10 +110,12 @@ class ReportStore:
             else:
                 _make_room_of(connection, party)
             class_history.count_in(connection, reports, self._priority_of, now)
-            newest = connection.execute(select(func.max(tables.statistic.c.number))).scalar() or 0
             column = tables.statistic.c
+            # By place, not by number: numbers are used up by what a party's room was too small for.
+            last_kept = select(column.number).order_by(column.number.desc())
+            last_kept = last_kept.offset(MOST_STATISTICS - 1).limit(1)
             for too_old in (
-                column.number <= newest - MOST_STATISTICS,
+                column.number < last_kept.scalar_subquery(),
                 column.at_seconds < now - KEPT_SECONDS,
             ):
                 connection.execute(delete(tables.statistic).where(too_old))
@@ -126,14 +128,29 @@ class ReportStore:
             row.topic: from_json(OfferedRate, row.body, tolerant=True)
             for row in connection.execute(select(tables.measured)).all()
         }
-        windows = offered_windows(reports, now, known, self._filters_of)
+        # Those that are declared count from the first report on: who declares what nobody
+        # publishes is not believed for ever.
+        declared = connection.execute(select(tables.topic.c.name)).scalars()
+        topics = list(dict.fromkeys((*known, *declared)))
+        windows = offered_windows(reports, now, topics, self._filters_of)
+        rates: dict[str, OfferedRate] = {}
+        room = MOST_TOPICS - len(known)
         for topic, window in windows.items():
-            if topic not in known and len(known) >= MOST_TOPICS:
-                continue
-            rate = observe(known.get(topic), window)
-            connection.execute(delete(tables.measured).where(tables.measured.c.topic == topic))
-            connection.execute(insert(tables.measured).values(topic=topic, body=to_json(rate)))
-            known[topic] = rate
+            if topic not in known:
+                if room <= 0:
+                    continue
+                room -= 1
+            rates[topic] = observe(known.get(topic), window)
+        if rates:
+            column = tables.measured.c
+            connection.execute(
+                delete(tables.measured).where(column.topic == bindparam("counted")),
+                [{"counted": topic} for topic in rates],
+            )
+            connection.execute(
+                insert(tables.measured),
+                [{"topic": topic, "body": to_json(rate)} for topic, rate in rates.items()],
+            )
         return windows
 
     def statistics(
@@ -174,7 +191,8 @@ class ReportStore:
             known = connection.execute(
                 select(part.party).where(part.part == heartbeat.part)
             ).one_or_none()
-            if party is not None and known is not None and known.party not in (None, party):
+            own = party in (None, heartbeat.part)  # whoever else has spoken for it
+            if not own and known is not None and known.party not in (None, party):
                 raise NotYours(f"the part {heartbeat.part!r} is another party's")
             connection.execute(delete(tables.heartbeat).where(part.part == heartbeat.part))
             if party is not None:

@@ -9,8 +9,10 @@ import asyncio
 import io
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -21,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from firedex.dashboard import PREFIX
 from firedex.service.core import ConfigurationService
-from firedex.service.errors import NotYours, Refused, TooLarge
+from firedex.service.errors import NotYours, Refused, TooLarge, TooMuch, TooSlow
 from firedex.service.event_streams import EventStreams, Listener, Receive, Send, TooManyStreams
 from firedex.service.query_parameters import LONGEST_WAIT_SECONDS
 from firedex.service.tokens import ANYONE, IDENTIFIER, Identity
@@ -38,6 +40,9 @@ log = logging.getLogger("firedex.service")
 THREADS = 8
 LARGEST_UNKNOWN_BODY_BYTES = 64 * 1024
 """So much is read before it is asked who sends it."""
+BODY_SECONDS = 60.0
+MOST_LARGE_BODIES = 8
+"""Of one token at once, or of one address where no tokens are asked for."""
 DISCARD_SECONDS = 2.0
 Scope = dict[str, Any]
 WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -66,6 +71,7 @@ class ServiceServer:
         self._flask: Flask = create_app(service)
         self._streams = EventStreams(service)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._large_bodies: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection's request, or the server's own start and end."""
@@ -89,29 +95,48 @@ class ServiceServer:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = await self._body(scope, receive)
-        except Refused as error:
-            refusal = _refusal(error)
-            if not await _discard(receive):
-                refusal.headers.append(("Connection", "close"))
-            await _send(send, refusal)
+        with ExitStack() as held:
+            answer = await self._answer(scope, receive, send, held)
+        if answer is None:
             return
-        except SQLAlchemyError:
-            log.exception("the state cannot be used")
-            await _send(send, _json(503, error_json(STATE_IS_AWAY)))
-            return
-        except _GoneError:
-            return
-        answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
         change = answer.header("Firedex-Change")
         seconds = _wait_seconds(scope)
         if change and seconds > 0 and await self._streams.wait_for(int(change), seconds):
             answer = _json(200, await self._in_thread(lambda: self._view(scope["path"])))
         await _send(send, answer)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body; of somebody unknown only little is read."""
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, held: ExitStack
+    ) -> _Answer | None:
+        """What Flask says; nothing if it never came to that."""
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await self._body(scope, receive, held)
+        except TimeoutError:
+            refusal = _refusal(TooSlow(f"the body did not come within {BODY_SECONDS:g} s"))
+            refusal.headers.append(("Connection", "close"))
+            await _send(send, refusal)
+            return None
+        except Refused as error:
+            refusal = _refusal(error)
+            if not await _discard(receive):
+                refusal.headers.append(("Connection", "close"))
+            await _send(send, refusal)
+            return None
+        except SQLAlchemyError:
+            log.exception("the state cannot be used")
+            await _send(send, _json(503, error_json(STATE_IS_AWAY)))
+            return None
+        except _GoneError:
+            return None
+        made: _Answer = await self._in_thread(lambda: _ask(self._flask, scope, body))
+        return made
+
+    async def _body(self, scope: Scope, receive: Receive, held: ExitStack) -> bytes:
+        """The whole body; of somebody unknown only little is read.
+
+        A large one counts as under way for as long as ``held``.
+        """
         parts: list[bytes] = []
         size = 0
         known = False
@@ -126,8 +151,21 @@ class ServiceServer:
             if not message.get("more_body"):
                 return b"".join(parts)
             if size > LARGEST_UNKNOWN_BODY_BYTES and not known:
-                await self._in_thread(lambda: self._identify(scope))
+                identity = await self._in_thread(lambda: self._identify(scope))
+                who = _address(scope) if identity is ANYONE else identity.name
+                held.enter_context(self._large_body(who))
                 known = True
+
+    @contextmanager
+    def _large_body(self, who: str) -> Iterator[None]:
+        if self._large_bodies[who] >= MOST_LARGE_BODIES:
+            raise TooMuch(1.0)
+        self._large_bodies[who] += 1
+        try:
+            yield
+        finally:
+            self._large_bodies[who] -= 1
+            self._large_bodies += Counter()  # forgets whoever has none
 
     def _identify(self, scope: Scope) -> Identity:
         headers = {k.decode("latin1"): v.decode("latin1") for k, v in scope["headers"]}

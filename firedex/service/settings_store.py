@@ -110,18 +110,20 @@ def put_budgets(connection: Connection, number: int, budgets: Budgets) -> Entry:
 def put_network(connection: Connection, number: int, network: Network, site: Scenario) -> Entry:
     """Another network than the site's file gives; everybody must still have a place in it."""
     check_network(network, site)
-    known = {switch.id for switch in network.switches}
-    links = [(link.from_, link.to) for link in network.links]
-    linked = {end for link in links for end in link}
+    places = {("publisher", each.id): each.switch for each in site.publishers}
     for row in connection.execute(
         select(tables.registration.c.kind, tables.registration.c.id, tables.registration.c.body)
     ):
-        switch = _switch_of(row.kind, row.body)
+        places[row.kind, row.id] = _switch_of(row.kind, row.body)
+    known = {switch.id for switch in network.switches}
+    links = [(link.from_, link.to) for link in network.links]
+    linked = {end for link in links for end in link}
+    for (kind, identifier), switch in places.items():
         if switch not in known:
-            raise Conflict(f"{row.kind} {row.id!r} is behind {switch!r}, which is not among them")
+            raise Conflict(f"{kind} {identifier!r} is behind {switch!r}, which is not among them")
         reason = path_problem(links, network.broker.switch, switch)
-        if reason and (row.kind == "subscriber" or switch in linked):
-            raise Conflict(f"{row.kind} {row.id!r}: {reason}")
+        if reason and (kind == "subscriber" or switch in linked):
+            raise Conflict(f"{kind} {identifier!r}: {reason}")
     write_setting(connection, "network", to_json(network), number)
     whole = port_bandwidths(site.network)
     reduced = {

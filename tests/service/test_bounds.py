@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from select import select as select_readable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from test_measured_rates import report
 
 from firedex.service import event_streams, report_store, server, tables
 from firedex.service.core import Event
+from firedex.service.database import Database
 from firedex.service.event_streams import EventStreams, Listener
 from firedex.service.offered_rates import OfferedRate
 from firedex.service.planning_scenario import STALE_SECONDS
@@ -162,6 +164,21 @@ def test_a_party_s_statistics_make_room_for_its_own_alone(
     assert guarded.crew.ask("POST", "/v1/statistics", [longer]).status == 413
 
 
+def test_who_reports_much_does_not_use_up_the_room_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_store, "MOST_OF_A_PARTY", 2)
+    monkeypatch.setattr(report_store, "MOST_STATISTICS", 5)
+    database = Database(str(tmp_path / "s.sqlite"))
+    store = ReportStore(database)
+    store.keep([from_plain(Statistics, own("other"))], party="other")
+    for _ in range(6):
+        store.keep([from_plain(Statistics, own("crew"))] * 20, party="crew")
+    kept = sorted(each.reporter for each in store.statistics(None, None, 100))
+    assert kept == ["crew", "crew", "other"]
+    database.close()
+
+
 def test_statistics_are_kept_for_a_day(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(state) as running:
         store = ReportStore(running.service.database)
@@ -199,7 +216,8 @@ def test_a_party_s_heartbeats_make_room_for_its_own_alone(
     parts = {kept["heartbeat"]["part"] for kept in guarded.chief.get("/v1/heartbeats").json}
     assert parts == {"gateway", "other", "crew.3", "crew.4", "crew.5"}
     deeper = guarded.running.service.tokens.create("deep", "subscriber", "crew.5", "crew")
-    assert beat(Client(guarded.running.url, deeper), "crew.5") == 403
+    assert beat(Client(guarded.running.url, deeper), "crew.5") == 202, "it is its own part"
+    assert beat(guarded.crew, "crew.5") == 403
 
 
 # -- streams -----------------------------------------------------------------------------------
@@ -301,6 +319,44 @@ def test_who_says_all_before_it_listens_is_refused_in_words(guarded: Guarded) ->
 def test_a_long_body_of_somebody_known_is_read(guarded: Guarded) -> None:
     body = " " * (3 * LARGEST_UNKNOWN_BODY_BYTES) + "[]"
     assert guarded.crew.ask("POST", "/v1/statistics", body).status == 202
+
+
+def test_a_body_that_never_ends_is_waited_for_only_so_long(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.05)
+    response = half_a_body(guarded.crew, 10).getresponse()
+    assert (response.status, response.headers["Connection"]) == (408, "close")
+
+
+def test_large_bodies_under_way_are_limited_for_each_token(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_LARGE_BODIES", 1)
+    monkeypatch.setattr(server, "DISCARD_SECONDS", 0.05)
+    size = LARGEST_UNKNOWN_BODY_BYTES + 1
+    both = [half_a_body(guarded.crew, size) for _ in range(2)]
+    readable, _, _ = select_readable([each.sock for each in both], [], [], 60)
+    (refused,) = (each for each in both if each.sock in readable)
+    assert refused.getresponse().status == 429
+    long = " " * size + "[]"
+    assert guarded.other.ask("POST", "/v1/statistics", long).status == 202
+    for each in both:
+        each.close()
+    wait_until(
+        lambda: guarded.crew.ask("POST", "/v1/statistics", long).status == 202, "room again"
+    )
+
+
+def half_a_body(client: Client, size: int) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection(client.host, client.port, timeout=60)
+    connection.putrequest("POST", "/v1/statistics")
+    connection.putheader("Authorization", f"Bearer {client.token}")
+    connection.putheader("Content-Length", str(2 * size))
+    connection.putheader("Content-Type", "application/json")
+    connection.endheaders()
+    connection.send(b" " * size)
+    return connection
 
 
 def test_a_state_that_is_away_at_the_door_is_said(

@@ -150,7 +150,8 @@ def test_a_stale_revision_is_refused(state: str) -> None:
         client.register(CREW)
         tag = client.get("/v1/subscribers/crew").headers["ETag"]
         mine = {"If-Match": tag}
-        assert client.ask("PUT", "/v1/subscribers/crew", CREW, mine).status == 202
+        changed = subscriber("crew", {"heat/1": 1.0})
+        assert client.ask("PUT", "/v1/subscribers/crew", changed, mine).status == 202
         assert client.ask("PUT", "/v1/subscribers/crew", CREW, mine).status == 412
         assert client.ask("DELETE", "/v1/subscribers/crew", None, mine).status == 412
         new = {"If-None-Match": "*"}
@@ -171,13 +172,26 @@ def test_of_two_who_saw_the_same_revision_one_wins(state: str) -> None:
         client = Client(running.url)
         client.register(CREW)
         mine = {"If-Match": client.get("/v1/subscribers/crew").headers["ETag"]}
+
+        def change(number: int) -> int:
+            body = subscriber("crew", {f"heat/{number}": 1.0})
+            return client.ask("PUT", "/v1/subscribers/crew", body, mine).status
+
         with ThreadPoolExecutor(6) as threads:
-            answers = list(
-                threads.map(
-                    lambda _: client.ask("PUT", "/v1/subscribers/crew", CREW, mine).status, range(6)
-                )
-            )
+            answers = list(threads.map(change, range(6)))
         assert sorted(answers) == [202] + [412] * 5
+
+
+def test_who_registers_the_same_again_changes_nothing(client: Client) -> None:
+    client.register(SMOKE)
+    first = client.register(CREW)
+    for registration in (SMOKE, CREW):
+        assert client.register(registration).json["version"] == first.json["version"]
+    path = "/v1/subscribers/crew/subscriptions"
+    again = {"subscriptions": CREW["subscriber"]["subscriptions"]}
+    assert client.ask("POST", path, again).json == {"change": 2}
+    assert client.get("/v1/status").json["last_change"] == 2
+    assert [r["version"] for r in client.get("/v1/configurations").json] == [2, 1]
 
 
 def test_the_same_key_is_done_once(state: str) -> None:

@@ -175,6 +175,31 @@ def test_rates_that_are_as_declared_lead_to_no_replan(tmp_path: Path) -> None:
     assert feedback_rounds(tmp_path, 200, RATES, RATES, 5) == []
 
 
+def test_a_lie_about_what_nobody_publishes_is_not_believed_for_ever(tmp_path: Path) -> None:
+    """The gateway's flow on # never names the topic: after a minute there is nothing of it."""
+    settings = SiteSettings(site=NARROW, gateway=GATEWAY)
+    database = Database(str(tmp_path / "s.sqlite"))
+    service = ConfigurationService(ServiceOptions(settings=settings, open_to_all=True), database)
+    planner = Planner(settings, database, None, service.notice)
+    planner.restore()
+    web = create_app(service).test_client()
+    web.put("/v1/publishers/p0", json=publisher("p0", {"smoke/1": 5.0}))
+    web.put("/v1/publishers/liar", json=publisher("liar", {"evil/x": 1e5}))
+    web.put("/v1/subscribers/crew", json=subscriber("crew", {"#": 1.0}))
+    planner.step()
+    lied = flows(web.get("/v1/configuration").json)["#"]
+    for _ in range(3):
+        web.post("/v1/statistics", json=[report(0, {"smoke/1": (50, 5000)})])
+        planner.step()
+    assert flows(web.get("/v1/configuration").json)["#"] == lied, "it may not have begun yet"
+    for _ in range(4):
+        web.post("/v1/statistics", json=[report(0, {"smoke/1": (50, 5000)})])
+        planner.step()
+    assert lied > 0.5
+    assert flows(web.get("/v1/configuration").json)["#"] == 0.0
+    database.close()
+
+
 def test_what_is_measured_is_planned_with_and_shown(client: Client) -> None:
     client.register(publisher("p0", {"smoke/1": 1.0}))
     client.register(subscriber("crew", {"smoke/1": 1.0, "stray/1": 1.0}))

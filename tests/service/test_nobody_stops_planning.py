@@ -1,10 +1,25 @@
 """Whatever one party registers or sends, the others have a plan."""
 
+from pathlib import Path
 from typing import Any
 
-from service_site import Client, publisher, serving, site, subscriber
+import pytest
+from service_site import GATEWAY, Client, publisher, serving, site, subscriber, wait_until
 
-from firedex.wire import to_plain
+from firedex.service import desired_network
+from firedex.service.core import ConfigurationService, ServiceOptions
+from firedex.service.database import Database
+from firedex.service.planner import SiteSettings
+from firedex.service.planning_scenario import (
+    UNREGISTERED,
+    Basis,
+    BasisRate,
+    planning_scenario,
+)
+from firedex.service.registrations import Limits
+from firedex.service.site_state import DeclaredTopic, SiteState
+from firedex.service.web import create_app
+from firedex.wire import PublisherRegistration, Scenario, Topic, from_plain, to_plain
 
 
 def gateway_report(**topics: tuple[int, int]) -> list[dict[str, Any]]:
@@ -64,3 +79,71 @@ def test_a_subscriber_that_no_link_reaches_is_refused_and_so_is_cutting_one_off(
         there["subscriber"]["switch"] = "roof"
         assert client.register(there).status == 200
         assert client.ask("PUT", "/v1/network", {**linked, "links": []}).status == 409
+
+
+@pytest.mark.parametrize(("rate", "event_bytes"), [(1e15, 100), (1e12, 268_000_000)])
+def test_a_rate_beyond_what_a_meter_can_have_comes_into_force(
+    tmp_path: Path, controller_url: str, rate: float, event_bytes: int
+) -> None:
+    limits = Limits(events_per_second_each=rate)
+    with serving(tmp_path / "s.sqlite", controller=controller_url, limits=limits) as running:
+        client = Client(running.url)
+        client.register(subscriber("crew", {"#": 1.0}, qos=1))
+        assert client.register(publisher("liar", {"evil": rate}, event_bytes)).status == 200
+        assert client.get("/v1/ready").status == 200
+
+
+def test_a_rate_beyond_reason_is_refused(client: Client) -> None:
+    refused = client.register(publisher("liar", {"evil/1": 6e5, "evil/2": 6e5}), wait=0)
+    assert (refused.status, "1.2e+06 events per second" in refused.json["error"]) == (409, True)
+
+
+def test_what_the_controller_cannot_be_asked_for_is_kept_as_failed(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desired_network, "BUFFER_PACKETS", 0)
+    assert client.register(subscriber("crew", {"smoke": 1.0}), wait=0).status == 202
+    wait_until(lambda: client.get("/v1/status").json["trouble"] is not None, "it is tried")
+    wait_until(
+        lambda: client.get("/v1/configurations").json[-1]["state"] == "failed", "and has failed"
+    )
+    assert "limit_packets" in client.get("/v1/configurations").json[-1]["error"]
+
+
+def test_nobody_is_called_like_those_who_have_not_registered(client: Client) -> None:
+    assert client.register(publisher(UNREGISTERED, {"smoke": 1.0}), wait=0).status == 409
+
+
+def test_a_publisher_of_that_name_from_before_has_a_plan() -> None:
+    known = publisher(UNREGISTERED, {"smoke": 1.0})
+    state = SiteState(
+        publishers={UNREGISTERED: from_plain(PublisherRegistration, known)},
+        topics={"smoke": DeclaredTopic(topic=Topic(name="smoke", event_bytes=9), declared_by=None)},
+    )
+    seen = Basis({"stray": BasisRate(rate_per_second=3.0)})
+    names = [each.id for each in planning_scenario(site(), state, seen).publishers]
+    assert names == [UNREGISTERED, f"{UNREGISTERED}.2"]
+
+
+def test_the_network_keeps_the_switches_that_the_site_s_own_publishers_are_behind(
+    tmp_path: Path,
+) -> None:
+    own = publisher("p0", {"smoke": 1.0})
+    of = from_plain(
+        Scenario,
+        {**to_plain(site()), "publishers": [own["publisher"]], "topics": own["topics"]},
+    )
+    network = to_plain(site().network)
+    without = {**network, "switches": [s for s in network["switches"] if s["id"] != "lan"]}
+    database = Database(str(tmp_path / "s.sqlite"))
+    settings = SiteSettings(site=of, gateway=GATEWAY)
+    service = ConfigurationService(ServiceOptions(settings=settings, open_to_all=True), database)
+    web = create_app(service).test_client()
+    refused = web.put("/v1/network", json=without)
+    assert (refused.status_code, "'p0'" in refused.json["error"]) == (409, True)
+    assert web.post("/v1/what-if", json={"network": without}).status_code == 409
+    moved = {**own, "publisher": {**own["publisher"], "switch": "core"}}
+    assert web.put("/v1/publishers/p0", json=moved).status_code == 202
+    assert web.put("/v1/network", json=without).status_code == 202
+    assert web.delete("/v1/publishers/p0").status_code == 409, "the site's own has no place"
+    database.close()

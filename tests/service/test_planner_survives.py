@@ -110,6 +110,21 @@ def test_one_database_has_one_planner(state: str) -> None:
     second.close()
 
 
+def test_a_second_service_on_the_state_has_its_changes_planned_and_sees_what_is_in_force(
+    tmp_path: Path,
+) -> None:
+    quick = replace(QUICK, poll_seconds=1000.0, glance_seconds=0.05)
+    with (
+        serving(tmp_path / "s.sqlite", pace=quick) as plans,
+        serving(tmp_path / "s.sqlite", pace=quick) as waits,
+    ):
+        first, second = Client(plans.url), Client(waits.url)
+        assert second.register(CREW).status == 200
+        assert first.register(publisher("p0", {"smoke/1": 1.0})).status == 200
+        version = first.get("/v1/configuration").json["version"]
+        wait_until(lambda: second.get("/v1/configuration").json["version"] == version, "seen")
+
+
 def test_what_another_planner_gave_up_is_never_activated(tmp_path: Path) -> None:
     with serving(tmp_path / "s.sqlite") as running:
         Client(running.url).register(CREW)

@@ -143,6 +143,20 @@ def test_a_subscriber_cannot_take_another_role(
     assert (answer.status, "'command'" in answer.json["error"]) == (403, True)
 
 
+def test_a_subscriber_does_not_keep_the_budget_of_a_role_that_its_token_is_not_for(
+    with_tokens: RunningService, tokens: dict[str, str], chief: Client
+) -> None:
+    mine = Client(with_tokens.url, tokens["subscriber"])
+    promoted = subscriber("crew", {"smoke/1": 1.0, "heat/1": 1.0}, role="chief")
+    assert chief.register(promoted, wait=0).status == 202
+    path = "/v1/subscribers/crew/subscriptions"
+    assert mine.ask("POST", path, {"subscriptions": []}).status == 403
+    assert mine.ask("DELETE", f"{path}?filter=heat/1").status == 403
+    assert chief.ask("DELETE", f"{path}?filter=heat/1").status == 202
+    assert mine.register(CREW, wait=0).status == 202
+    assert mine.ask("POST", path, {"subscriptions": []}).status == 202
+
+
 @pytest.mark.usefixtures("chief")
 def test_a_subscriber_reports_only_of_itself(
     with_tokens: RunningService, tokens: dict[str, str]

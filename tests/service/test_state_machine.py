@@ -130,9 +130,14 @@ class ServiceMachine(RuleBasedStateMachine):
         if hasattr(self, "database"):
             self.database.close()
 
-    def _ask(self, method: str, path: str, body: Any = None, *, ok: bool = True) -> Any:
+    def _ask(
+        self, method: str, path: str, body: Any = None, *, ok: bool = True, same: bool = False
+    ) -> Any:
         answer = self.web.open(path, method=method, json=body)
-        if ok:
+        if ok and same:
+            assert answer.status_code == 202, (path, answer.text)
+            assert 1 <= answer.json["change"] <= self.reference.changes
+        elif ok:
             assert answer.status_code == 202, (path, answer.text)
             self.reference.changes += 1
             assert answer.json == {"change": self.reference.changes}
@@ -145,17 +150,24 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(name=names, filters=wanted, role=st.sampled_from(["crew", "chief"]))
     def register_subscriber(self, name: str, filters: dict[str, float], role: str) -> None:
         body = subscriber(name, filters, role=role, address=f"10.0.0.{len(name)}")
-        self._ask("PUT", f"/v1/subscribers/{name}", body)
+        same = self.reference.subscribers.get(name) == body
+        self._ask("PUT", f"/v1/subscribers/{name}", body, same=same)
         self.reference.subscribers[name] = body
 
     @rule(name=sources, declared=rates)
     def register_publisher(self, name: str, declared: dict[str, float]) -> None:
         body = publisher(name, declared, event_bytes=100 + 50 * len(declared))
-        self._ask("PUT", f"/v1/publishers/{name}", body)
-        self.reference.publishers[name] = body
+        reference = self.reference
+        declarers = {
+            t["name"]: reference.topics.get(t["name"], (t, name))[1] for t in body["topics"]
+        }
+        gone = set(declarers.values()) - reference.publishers.keys() - {name}
+        same = reference.publishers.get(name) == body and not gone
+        self._ask("PUT", f"/v1/publishers/{name}", body, same=same)
+        reference.publishers[name] = body
         for topic in body["topics"]:
-            if self.reference.topics.get(topic["name"], (None, name))[1] == name:
-                self.reference.topics[topic["name"]] = (topic, name)
+            if declarers[topic["name"]] in {name, *gone}:
+                reference.topics[topic["name"]] = (topic, name)
 
     @rule(name=names)
     def remove_subscriber(self, name: str) -> None:
@@ -172,13 +184,15 @@ class ServiceMachine(RuleBasedStateMachine):
         added = subscriber(name, filters)["subscriber"]["subscriptions"]
         known = self.reference.subscribers.get(name)
         path = f"/v1/subscribers/{name}/subscriptions"
-        self._ask("POST", path, {"subscriptions": added}, ok=known is not None)
+        changed = None
         if known is not None:
             all_of_them = {s["filter"]: s for s in known["subscriber"]["subscriptions"]}
             all_of_them |= {s["filter"]: s for s in added}
-            known = json.loads(json.dumps(known))
-            known["subscriber"]["subscriptions"] = list(all_of_them.values())
-            self.reference.subscribers[name] = known
+            changed = json.loads(json.dumps(known))
+            changed["subscriber"]["subscriptions"] = list(all_of_them.values())
+            self.reference.subscribers[name] = changed
+        body = {"subscriptions": added}
+        self._ask("POST", path, body, ok=known is not None, same=changed == known)
 
     @rule(limit=st.sampled_from([None, 1.0, 5.0]), share=st.sampled_from([None, 0.2]))
     def set_budgets(self, limit: float | None, share: float | None) -> None:
