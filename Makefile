@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell expr 2 \* $$(nproc))
 export VENV
 
-.PHONY: help setup demo test test-long check format bench clean
+.PHONY: help setup demo test test-long check format bench screenshots clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ format: setup ## Rewrite the code in the project's format
 
 bench: setup ## Run every benchmark
 	@$(BIN)/firedex bench --all
+
+screenshots: setup ## Take pictures of every page of the dashboard, light and dark
+	@$(BIN)/python tests/dashboard/take_screenshots.py
 
 clean: ## Remove what set-up and tests made here
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""Asking the configuration service over HTTP, for clients and gateway alike.
+"""Asking the configuration service over HTTP or HTTPS, for clients and gateway alike.
 
 ::
 
@@ -10,9 +10,11 @@
 import http.client
 import json
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
 from firedex.wire import Configuration, Heartbeat, Statistics, WireError, from_json, to_json
@@ -31,6 +33,9 @@ __all__ = [
 ]
 
 PATIENCE_SECONDS = 10.0
+MOST_REPORTS_AT_ONCE = 10_000
+MOST_REPORTED_BYTES_AT_ONCE = 4_000_000
+"""The service takes no more reports in one request, and no more than 16 MB."""
 QUIET_SECONDS = 40.0
 """The service sends a comment every 15 s; a stream that is quiet for longer is dead."""
 
@@ -91,15 +96,29 @@ class EventSubscription:
     def close(self) -> None:
         """End it."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # Not TLS's own: that is not for two threads at once.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class ServiceAccess:
-    """The service at ``url``; ``token`` goes along with every request."""
+    """The service at ``url``; ``token`` goes along with every request.
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        self.host, self.port = http_address(url)
+    Over https its certificate must be trusted: by this machine, or by ``ca_file`` (PEM).
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, ca_file: Path | None = None) -> None:
+        self.host, self.port = http_address(url, ("http", "https"))
+        self._tls = _trust(ca_file) if url.lower().startswith("https:") else None
+        if ca_file is not None and self._tls is None:
+            raise ValueError(f"{url}: certificates to trust go with https://")
+        if token and not _fits_a_header(token):
+            raise ValueError("the token has characters that are not printable ASCII without spaces")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _connection(self, seconds: float) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=seconds, context=self._tls)
 
     def ask(
         self,
@@ -116,9 +135,10 @@ class ServiceAccess:
             headers["Content-Type"] = "application/json"
         if etag is not None:
             headers["If-None-Match"] = etag
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        connection = self._connection(seconds)
         try:
-            connection.request(method, path, body, headers)
+            # Encoded here: http.client would take text for Latin-1.
+            connection.request(method, path, None if body is None else body.encode(), headers)
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -147,7 +167,7 @@ class ServiceAccess:
         path = "/v1/events"
         if subscriber is not None:
             path += f"?subscriber={quote(subscriber, safe='')}"
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=QUIET_SECONDS)
+        connection = self._connection(QUIET_SECONDS)
         try:
             connection.connect()
             opened = connection.sock  # http.client forgets it when it reads the answer
@@ -165,8 +185,15 @@ class ServiceAccess:
         return EventSubscription(connection, response, opened)
 
     def post_statistics(self, statistics: Sequence[Statistics]) -> None:
-        """Report what was seen."""
-        self.ask("POST", "/v1/statistics", to_json(list(statistics)))
+        """Report what was seen, in as many requests as that takes; one refused harms no other."""
+        refusal: ServiceSaidNo | None = None
+        for body in _bodies(statistics):
+            try:
+                self.ask("POST", "/v1/statistics", body)
+            except ServiceSaidNo as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
 
     def post_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Tell that a part is alive."""
@@ -179,6 +206,32 @@ class ServiceAccess:
             return float(json.loads(answer.body)["now_seconds"])
         except (ValueError, LookupError, TypeError) as error:
             raise ServiceSaidNo(f"GET /v1/time: not a time: {error}", answer.status) from error
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ValueError(f"{ca_file}: no certificates can be read there: {error}") from error
+
+
+def _bodies(statistics: Sequence[Statistics]) -> Iterator[str]:
+    waiting, waiting_bytes = list[str](), 0
+    for each in statistics:
+        text = to_json(each)
+        waiting_bytes += len(text.encode())
+        if waiting and (
+            len(waiting) == MOST_REPORTS_AT_ONCE or waiting_bytes > MOST_REPORTED_BYTES_AT_ONCE
+        ):
+            yield f"[{','.join(waiting)}]"
+            waiting, waiting_bytes = [], len(text.encode())
+        waiting.append(text)
+    if waiting:
+        yield f"[{','.join(waiting)}]"
+
+
+def _fits_a_header(token: str) -> bool:
+    return token.isascii() and token.isprintable() and " " not in token
 
 
 def as_configuration(answer: Answer, what: str) -> Configuration:

@@ -12,15 +12,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 __all__ = ["ConnectionLoop", "Timer"]
 
 log = logging.getLogger("firedex.clients")
 DIALLERS = 2
 LONGEST_WAIT_SECONDS = 1.0
+T = TypeVar("T")
 
 
 @dataclass(order=True, slots=True)
@@ -66,6 +68,19 @@ class ConnectionLoop:
         self._calls.append(action)
         with suppress(OSError):
             self._waker.send(b"\0")
+
+    def result_of(self, action: Callable[[], T], seconds: float) -> T:
+        """Have the loop's thread do something, and wait for what comes of it."""
+        done: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                done.set_result(action())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self.call(do)
+        return done.result(seconds)
 
     @property
     def is_current(self) -> bool:

@@ -7,6 +7,9 @@ count as lost, and of very many streams the oldest are forgotten.
 Anybody can write a stamp: a stream belongs to its topic, so that who may not publish there cannot
 spoil it, and a number very far ahead is not believed, since all that follow would look old. If more
 come from there (we were away for long), they are counted beside those that go on as before.
+
+A retained event may be as old as its topic: nothing follows from its number for what else should
+have come, so that it neither opens a stream nor moves it on. It only must not come twice.
 """
 
 from collections import OrderedDict, deque
@@ -53,6 +56,12 @@ class Stream:
             return True
         return False
 
+    def is_new_retained(self, sequence: int) -> bool:
+        """The same of a retained event, which may fill a gap, and makes none."""
+        if sequence <= self.highest:
+            return bool(self.is_new(sequence))
+        return self._ahead is None or self._ahead.is_new_retained(sequence)
+
     def _is_new_ahead(self, sequence: int) -> bool | None:
         ahead = self._ahead
         if ahead is None or not -WINDOW <= sequence - ahead.highest <= LONGEST_JUMP:
@@ -86,6 +95,7 @@ class Seen:
 
     def __init__(self) -> None:
         self._streams: OrderedDict[tuple[str, bytes], Stream] = OrderedDict()
+        self._retained: dict[str, tuple[bytes, int]] = {}
         self._forgotten_missing = 0
 
     def is_new(self, topic: str, origin: bytes, sequence: int) -> bool | None:
@@ -93,11 +103,35 @@ class Seen:
         key = (topic, origin)
         stream = self._streams.get(key)
         if stream is not None:
-            return stream.is_new(sequence)
-        if len(self._streams) >= MOST_STREAMS:
-            _, gone = self._streams.popitem(last=False)
-            self._forgotten_missing += gone.missing
-        self._streams[key] = Stream(sequence)
+            is_new = stream.is_new(sequence)
+        else:
+            if len(self._streams) >= MOST_STREAMS:
+                _, gone = self._streams.popitem(last=False)
+                self._forgotten_missing += gone.missing
+            stream, is_new = Stream(sequence), True
+            self._streams[key] = stream
+        if self._retained and is_new:
+            return self._is_not_retained(stream, topic, origin, sequence)
+        return is_new
+
+    def _is_not_retained(self, stream: Stream, topic: str, origin: bytes, sequence: int) -> bool:
+        """Whether a live event is not the one that came as retained; that one is noted, too."""
+        by, kept = self._retained.get(topic, (b"", 0))
+        if by != origin or sequence < kept:
+            return True
+        del self._retained[topic]
+        stream.is_new_retained(kept)
+        return sequence != kept
+
+    def is_new_retained(self, topic: str, origin: bytes, sequence: int) -> bool:
+        """The same of a retained event."""
+        stream = self._streams.get((topic, origin))
+        if self._retained.get(topic) == (origin, sequence):
+            return False
+        if stream is not None and not stream.is_new_retained(sequence):
+            return False
+        if len(self._retained) < MOST_STREAMS or topic in self._retained:
+            self._retained[topic] = (origin, sequence)
         return True
 
     def take_missing(self) -> dict[str, int]:

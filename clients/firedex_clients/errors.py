@@ -4,7 +4,8 @@
 
     ClientError
     ├── ServiceRefused       the configuration service said no
-    │   └── ServiceAbsent    it does not answer
+    │   ├── ServiceAbsent    it does not answer
+    │   └── NotInForce       it keeps a registration, which did not come into force in time
     ├── ConnectionRefused    an MQTT connection could not be opened
     │   └── PortInUse        because its local ports are taken
     ├── EventTooLarge        an event does not fit one datagram
@@ -19,6 +20,7 @@ __all__ = [
     "ConnectionRefused",
     "EventTooLarge",
     "NotAcknowledged",
+    "NotInForce",
     "PortInUse",
     "ServiceAbsent",
     "ServiceRefused",
@@ -36,6 +38,10 @@ class ServiceRefused(ClientError):
 
 class ServiceAbsent(ServiceRefused):
     """The service does not answer."""
+
+
+class NotInForce(ServiceRefused):
+    """The service keeps a registration, but it did not come into force in time."""
 
 
 class ConnectionRefused(ClientError):

@@ -2,7 +2,10 @@
 
 from firedex_clients.flow_connection import Wanted
 
-__all__ = ["FlowFilters"]
+__all__ = ["ASK_AGAIN_SECONDS", "FlowFilters"]
+
+ASK_AGAIN_SECONDS = 1.0
+MOST_TIMES_ASKED_AGAIN = 5
 
 
 class FlowFilters:
@@ -21,6 +24,7 @@ class FlowFilters:
         self._lasting = lasting
         self._stale: set[str] = set()
         self._unsubscriptions: dict[int, str] = {}
+        self._times_asked_again: dict[str, int] = {}
 
     @property
     def unsubscribing(self) -> bool:
@@ -32,6 +36,7 @@ class FlowFilters:
         self.wanted[name] = wanted
         self.leaving.pop(name, None)
         self._stale.discard(name)
+        self._times_asked_again.pop(name, None)
         for number in [n for n, each in self._unsubscriptions.items() if each == name]:
             del self._unsubscriptions[number]
         self.revision += 1
@@ -45,6 +50,17 @@ class FlowFilters:
         if not up and self._lasting and self.connects:
             self._stale.add(name)
         return True
+
+    def _must_ask_again(self, name: str, granted_qos: int) -> bool:
+        """Whether less was granted than is wanted; a gateway may be later than we with a plan.
+
+        A broker that never grants more is asked a few times in vain.
+        """
+        if granted_qos >= self.wanted[name].qos:
+            self._times_asked_again.pop(name, None)
+            return False
+        times = self._times_asked_again[name] = self._times_asked_again.get(name, 0) + 1
+        return times <= MOST_TIMES_ASKED_AGAIN
 
     def _unsubscription_sent(self, name: str, number: int) -> None:
         self.revision += 1

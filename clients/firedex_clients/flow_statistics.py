@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from firedex.wire import Statistics, TopicCount
 from firedex.wire.reports import MOST_TOPICS_IN_A_REPORT
-from firedex_clients.event import Event
+from firedex_clients.event import UNMANAGED_FLOW, Event
 
 __all__ = ["FlowStatistics"]
 
@@ -91,6 +91,7 @@ class FlowStatistics:
         return tuple(
             self._of_window(flow, window, since, seconds, clock_offset_seconds)
             for flow, window in sorted(windows.items())
+            if flow != UNMANAGED_FLOW  # which the service does not know
         )
 
     def _of_window(

@@ -15,8 +15,8 @@ def read_plan(path: Path | None) -> Configuration | None:
     if path is None or not path.exists():
         return None
     try:
-        return from_json(Configuration, path.read_text(), tolerant=True)
-    except (OSError, WireError) as error:
+        return from_json(Configuration, path.read_text("utf-8"), tolerant=True)
+    except (OSError, ValueError, WireError) as error:
         log.warning("%s: no plan can be read there: %s", path, error)
         return None
 
@@ -27,7 +27,7 @@ def write_plan(path: Path | None, configuration: Configuration | None) -> None:
         return
     try:
         unfinished = path.with_suffix(path.suffix + ".unfinished")
-        unfinished.write_text(to_json(configuration))
+        unfinished.write_text(to_json(configuration), "utf-8")
         unfinished.rename(path)
     except OSError as error:
         log.warning("%s: the plan cannot be kept there: %s", path, error)

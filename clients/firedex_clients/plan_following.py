@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from firedex.service_access import (
     EventSubscription,
@@ -16,7 +17,7 @@ from firedex.service_access import (
     ServiceAway,
     ServiceSaidNo,
 )
-from firedex.wire import Configuration, Statistics
+from firedex.wire import Configuration, Heartbeat, Statistics
 from firedex_clients.errors import ServiceAbsent, ServiceRefused
 from firedex_clients.flow_connection import BackOff
 from firedex_clients.service_client import ClockOffset, ServiceClient
@@ -49,6 +50,8 @@ class PlanFollower:
         self._stream: EventSubscription | None = None
         self._registered = threading.Event()
         self._etag: str | None = None
+        self._version = 0
+        self._started_at = datetime.now(UTC)
         self.clock_offset: ClockOffset | None = None
         self._threads = [
             threading.Thread(target=self._follow, name="firedex-follow", daemon=True),
@@ -90,7 +93,7 @@ class PlanFollower:
                 if not self._registered.is_set():
                     self._registered.set()
                     try:
-                        self._on_plan(self._register())
+                        self._take_over(self._register())
                     except BaseException:
                         self._registered.clear()
                         raise
@@ -100,6 +103,10 @@ class PlanFollower:
                 self._stop.wait(back_off.next_seconds())
             except (ServiceAccessError, ServiceRefused) as error:
                 log.warning("%s: %s", self._subscriber, error)
+                self._stop.wait(max(back_off.next_seconds(), POLL_SECONDS))
+            except Exception:  # one plan that fails must not be the last that is heard of
+                log.exception("%s: a plan failed", self._subscriber)
+                self._etag = None
                 self._stop.wait(max(back_off.next_seconds(), POLL_SECONDS))
 
     def _listen(self, back_off: BackOff) -> None:
@@ -141,7 +148,11 @@ class PlanFollower:
                 return
             raise
         if found is not None and not self._stop.is_set():
-            self._on_plan(found)
+            self._take_over(found)
+
+    def _take_over(self, plan: Configuration) -> None:
+        self._version = plan.version
+        self._on_plan(plan)
 
     # -- reports -----------------------------------------------------------------------------------
 
@@ -157,11 +168,25 @@ class PlanFollower:
                 found = self._statistics(self.clock_offset)
                 if found:
                     self._service.access.post_statistics(found)
-            except ServiceAccessError:
+            except ServiceAway:
                 pass  # it is told the next window
+            except ServiceAccessError as error:
+                log.warning("%s: a report is lost: %s", self._subscriber, error)
             except Exception:  # whatever events claim of themselves, reports go on
                 log.exception("a report failed")
             if last:
                 return
+            with suppress(ServiceAccessError):
+                self._service.access.post_heartbeat(self._heartbeat())
             self._stop.wait(self._report_seconds)
             since_clock += self._report_seconds
+
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            part=self._subscriber,
+            kind="client",
+            started_at=self._started_at,
+            sent_at=datetime.now(UTC),
+            configuration_version=self._version,
+            every_seconds=self._report_seconds,
+        )

@@ -3,10 +3,11 @@
 import os
 import socket
 import sys
+from pathlib import Path
 
 import click
 
-from firedex.command_options import HOST_PORT, HTTP_URL
+from firedex.command_options import HOST_PORT, HTTP_OR_HTTPS_URL
 from firedex_clients.errors import ClientError
 from firedex_clients.publisher import Publisher
 
@@ -28,10 +29,12 @@ __all__ = ["pub"]
 @click.option("--transport", type=click.Choice(["tcp", "udp"]), default="tcp", show_default=True)
 @click.option("--unstamped", is_flag=True, help="Send the payload alone: no id, no time.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--service", type=HTTP_URL, help="To declare the topic to, with --rate.")
+@click.option("--service", type=HTTP_OR_HTTPS_URL, help="To declare the topic to, with --rate.")
 @click.option("--switch", default="core", show_default=True, help="That this machine is behind.")
 @click.option("--rate", type=click.FloatRange(min=0), help="Events a second, to be planned for.")
 @click.option("--token", help="For the service.")
+@click.option("--service-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="For a service at https://: whom to trust, PEM.")  # fmt: skip
 def pub(
     topic: str,
     message: str | None,
@@ -47,6 +50,7 @@ def pub(
     switch: str,
     rate: float | None,
     token: str | None,
+    service_ca: Path | None,
 ) -> None:
     """Publish to TOPIC, stamped with id and time; in the manner of mosquitto_pub."""
     try:
@@ -59,6 +63,7 @@ def pub(
             service_url=service,
             switch=switch,
             token=token,
+            service_ca=service_ca,
         )
         if rate is not None:
             size = len((message or "").encode())

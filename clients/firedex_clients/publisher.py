@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from pathlib import Path
 from types import TracebackType
 
 from paho.mqtt.client import MQTTMessageInfo
@@ -32,7 +33,8 @@ class Publisher:
     ``transport="udp"`` (MQTT-SN, to a gateway), they go before the payload, where FireDeX's
     subscribers find them.
     With ``service_url``, topics that were declared are registered on entering, and the clock's
-    offset is estimated; stamps stay by this machine's own clock.
+    offset is estimated; stamps stay by this machine's own clock. ``service_ca`` (PEM) says whom to
+    trust if it is at https://.
     """
 
     def __init__(
@@ -47,12 +49,15 @@ class Publisher:
         service_url: str | None = None,
         switch: str | None = None,
         token: str | None = None,
+        service_ca: Path | None = None,
     ) -> None:
         if version not in _VERSIONS:
             raise ClientError(f"MQTT version {version!r}; there are {', '.join(_VERSIONS)}")
         self._host, self._port, self._id = host, port, id
         self._version, self._transport, self._stamped = _VERSIONS[version], transport, stamped
-        self._service = None if service_url is None else ServiceClient(service_url, token)
+        self._service = (
+            None if service_url is None else ServiceClient(service_url, token, ca_file=service_ca)
+        )
         if self._service is not None and switch is None:
             raise ClientError("to register with the service, name the switch that this is behind")
         self._switch = switch or ""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from firedex.service_access import (
     ServiceAccess,
     ServiceAccessError,
     ServiceAway,
+    ServiceSaidNo,
     as_configuration,
 )
 from firedex.wire import (
@@ -21,13 +23,14 @@ from firedex.wire import (
     SubscriberRegistration,
     to_json,
 )
-from firedex_clients.errors import ServiceAbsent, ServiceRefused
+from firedex_clients.errors import NotInForce, ServiceAbsent, ServiceRefused
 
 __all__ = ["ClockOffset", "ServiceClient"]
 
 WAIT_SECONDS = 10
 """How long the service may take to bring a registration into force before it answers."""
 ANSWER_SECONDS = 30.0
+FAREWELL_SECONDS = 2.0
 POLL_SECONDS = 0.25
 CLOCK_QUESTIONS = 5
 
@@ -43,9 +46,9 @@ class ClockOffset:
 class ServiceClient:
     """The service's REST interface at ``url``."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None, *, ca_file: Path | None = None) -> None:
         try:
-            self.access = ServiceAccess(url, token)
+            self.access = ServiceAccess(url, token, ca_file=ca_file)
         except ValueError as error:
             raise ServiceRefused(str(error)) from error
 
@@ -66,6 +69,16 @@ class ServiceClient:
             return found
 
         return self._put("subscribers", name, to_json(registration), now_in_force)
+
+    def remove_subscriber(self, name: str) -> None:
+        """Take a subscriber's registration back; none is as good."""
+        path = f"/v1/subscribers/{quote(name, safe='')}"
+        with _our_errors():
+            try:
+                self.access.ask("DELETE", path, seconds=FAREWELL_SECONDS)
+            except ServiceSaidNo as error:
+                if error.status != http.client.NOT_FOUND:
+                    raise
 
     def configuration(self) -> Configuration:
         """What is in force now."""
@@ -113,9 +126,9 @@ class ServiceClient:
         while True:
             try:
                 found: Configuration = in_force()
-            except ServiceRefused:
+            except ServiceRefused as error:
                 if time.monotonic() > until:
-                    raise
+                    raise NotInForce(str(error)) from error
             else:
                 return found
             time.sleep(POLL_SECONDS)

@@ -46,7 +46,7 @@ from firedex_clients.flow_connection import (
     FlowSettings,
     Wanted,
 )
-from firedex_clients.flow_filters import FlowFilters
+from firedex_clients.flow_filters import ASK_AGAIN_SECONDS, FlowFilters
 
 __all__ = ["SnFlow"]
 
@@ -94,6 +94,7 @@ class SnFlow(FlowFilters):
         self._asked: dict[int, _Asked] = {}
         self._topics: dict[int, str] = {}
         self._received: set[int] = set()
+        self._received_before: set[int] = set()
         self._up = self._closing = self._closed = False
         self._next_port = self._next_id = 0
         self._heard_at = self._pinged_at = 0.0
@@ -120,7 +121,9 @@ class SnFlow(FlowFilters):
             return
         self._loop.watch(self._socket, self._readable)
         self._topics.clear()
-        self._received.clear()
+        # A session that lasts repeats what was not released; another begins to count anew.
+        self._received_before = self._received | self._received_before if self._lasting else set()
+        self._received = set()
         connect = Connect(
             client_id=STAMPED_CLIENT_PREFIX + self._client_id,
             duration_seconds=KEEP_ALIVE_SECONDS,
@@ -286,6 +289,7 @@ class SnFlow(FlowFilters):
 
     def _on_pubrel(self, message: Pubrel) -> None:
         self._received.discard(message.message_id)
+        self._received_before.discard(message.message_id)
         self._say(Pubcomp(message_id=message.message_id))
 
     def _on_ping(self, _: PingReq) -> None:
@@ -329,6 +333,12 @@ class SnFlow(FlowFilters):
         if asked.name in self.wanted:
             self.granted.add(asked.name)
             self._listener.granted(self, asked.name)
+            if self._must_ask_again(asked.name, message.qos):
+                self._loop.later(ASK_AGAIN_SECONDS, partial(self._ask_again, asked.name))
+
+    def _ask_again(self, name: str) -> None:
+        if self._up and name in self.wanted:
+            self._subscribe(self.wanted[name])
 
     def _on_unsuback(self, message: Unsuback) -> None:
         self._asked.pop(message.message_id, None)
@@ -346,6 +356,10 @@ class SnFlow(FlowFilters):
             self._say(refusal)
             return
         known = message.message_id in self._received
+        if message.message_id in self._received_before:
+            # If it does not say that it is a repetition, the broker has lost the session.
+            known = known or message.dup
+            self._received_before.discard(message.message_id)
         if message.qos == 1:
             self._say(
                 Puback(topic_id=message.topic_id, message_id=message.message_id, return_code=0)

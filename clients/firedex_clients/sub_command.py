@@ -1,16 +1,19 @@
 """``firedex sub``: events of a filter, printed as they come."""
 
 import json
+import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
-from firedex.command_options import HTTP_URL
+from firedex.command_options import HTTP_OR_HTTPS_URL
 from firedex.wire import LogUtility
 from firedex.wire.mqtt_names import check_filter
 from firedex_clients.errors import ClientError
@@ -28,9 +31,11 @@ __all__ = ["sub"]
 @click.argument("filters", nargs=-1, metavar="FILTER...")
 @click.option("--utility", type=click.FloatRange(min=0, min_open=True), default=1.0,
               show_default=True, help="What they are worth: a logarithm's weight.")  # fmt: skip
-@click.option("--service", type=HTTP_URL, default="http://127.0.0.1:8088", show_default=True,
-              help="The configuration service.")  # fmt: skip
+@click.option("--service", type=HTTP_OR_HTTPS_URL, default="http://127.0.0.1:8088",
+              show_default=True, help="The configuration service.")  # fmt: skip
 @click.option("--token", help="For the service.")
+@click.option("--service-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="For a service at https://: whom to trust, PEM.")  # fmt: skip
 @click.option("--broker", metavar="HOST:PORT",
               help="Where one plain connection goes while there never was a service.")  # fmt: skip
 @click.option("--id", "name", help="Of this subscriber; by default of the machine and process.")
@@ -52,6 +57,7 @@ def sub(
     utility: float,
     service: str,
     token: str | None,
+    service_ca: Path | None,
     broker: str | None,
     name: str | None,
     switch: str,
@@ -73,6 +79,7 @@ def sub(
     """
     if not filters and not list_topics:
         raise click.UsageError("name at least one FILTER, or ask for --topics")
+    made_up = name is None
     name = name or f"{socket.gethostname().split('.')[0]}-{time.time_ns() % 10**9}"
     kept: list[Event] = []
     taken = 0
@@ -85,7 +92,9 @@ def sub(
             role=role,
             transport="udp" if transport == "udp" else "tcp",
             token=token,
+            service_ca=service_ca,
             broker=broker,
+            sign_off=made_up,  # nobody comes back by that name
         )
         if list_topics:
             _say("\n".join(subscriber.topics()))
@@ -99,7 +108,7 @@ def sub(
                 qos=qos,
                 deadline_seconds=deadline_seconds,
             )
-        with subscriber:
+        with _unwinding_on_sigterm(), subscriber:
             until = None if wait_seconds is None else time.monotonic() + wait_seconds
             while count is None or taken < count:
                 left = None if until is None else max(until - time.monotonic(), 0.0)
@@ -120,6 +129,20 @@ def sub(
         write_records(records, [record_of(event, name, transport=transport) for event in kept])
     if count is not None and taken < count:
         sys.exit(27)
+
+
+@contextmanager
+def _unwinding_on_sigterm() -> Iterator[None]:
+    """So that the subscriber says goodbye."""
+
+    def leave(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _say(text: str) -> None:

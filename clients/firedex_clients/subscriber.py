@@ -4,22 +4,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from firedex.wire import (
-    Configuration,
-    Statistics,
-    SubscriberRegistration,
-    Subscription,
-    Utility,
-)
-from firedex.wire import Subscriber as SubscriberValue
+from firedex.wire import Configuration, Statistics, Subscription, Utility
 from firedex.wire.addresses import parse_host_port
 from firedex.wire.workload import Transport
 from firedex_clients.client_plan import (
@@ -36,6 +27,7 @@ from firedex_clients.event_stream import EventStream
 from firedex_clients.flow_connection import FlowConnection, FlowListener
 from firedex_clients.flow_set import FlowSet
 from firedex_clients.flow_statistics import FlowStatistics
+from firedex_clients.own_registration import OwnRegistration
 from firedex_clients.plan_file import read_plan, write_plan
 from firedex_clients.plan_following import REPORT_SECONDS, PlanFollower
 from firedex_clients.service_client import ClockOffset, ServiceClient
@@ -58,10 +50,14 @@ class Subscriber:
     Subscribe before or after entering. ``on_event`` is called in the thread that reads all
     connections: it must be quick. Without it, ``subscribe`` returns a stream to iterate over.
 
+    ``service_ca`` (PEM) says whom to trust if the service is at https://.
     ``broker`` (HOST:PORT) is where one plain connection goes if the service was never there, until
     it is; ``plan_file`` keeps the last plan for a start without the service. Where something on the
     way translates addresses, ``source_address`` is where connections leave from, and ``gateway``
     (HOST:PORT) where they go, instead of what the plan says.
+
+    A registration outlasts its subscriber, since capacity is kept for who comes back; with
+    ``sign_off`` it is taken back on leaving, and if entering fails.
     """
 
     def __init__(
@@ -74,16 +70,26 @@ class Subscriber:
         role: str = "crew",
         transport: Transport = "tcp",
         token: str | None = None,
+        service_ca: Path | None = None,
         broker: str | None = None,
         plan_file: Path | None = None,
         on_delivery: OnDelivery | None = None,
         report_seconds: float = REPORT_SECONDS,
         source_address: str | None = None,
         gateway: str | None = None,
+        sign_off: bool = False,
     ) -> None:
-        self._service = ServiceClient(service_url, token)
-        self._id, self._switch, self._role, self._transport = id, switch, role, transport
-        self._address = IPv4Address(address)
+        self._service = ServiceClient(service_url, token, ca_file=service_ca)
+        self._id = id
+        self._registration = OwnRegistration(
+            self._service,
+            name=id,
+            switch=switch,
+            role=role,
+            transport=transport,
+            address=IPv4Address(address),
+            sign_off=sign_off,
+        )
         self._broker = None if broker is None else parse_host_port(broker)
         self._translation = Translation(
             source_address=source_address,
@@ -183,15 +189,11 @@ class Subscriber:
     def __enter__(self) -> "Subscriber":
         if self._loop is not None:
             raise ClientError("this subscriber has been entered already")
-        registered = True
         try:
-            self._configuration = self._register()
-        except ServiceAbsent:
-            registered = False
-            self._configuration = read_plan(self._plan_file)
-            if self._configuration is None and self._broker is None:
-                raise
-            log.warning("%s: the service is away; %s", self._id, self._how_without())
+            registered = self._register_or_read_plan()
+        except BaseException:
+            self._registration.leave()
+            raise
         self._loop = ConnectionLoop(self._id)
         self._flows = FlowSet(self._loop, self._make_connection, _Listener(self))
         self._follower = PlanFollower(
@@ -211,6 +213,18 @@ class Subscriber:
         write_plan(self._plan_file, self._configuration)
         self._follower.start(registered=registered)
         return self
+
+    def _register_or_read_plan(self) -> bool:
+        """Find out what to go by; whether the service says so."""
+        try:
+            self._configuration = self._register()
+        except ServiceAbsent:
+            self._configuration = read_plan(self._plan_file)
+            if self._configuration is None and self._broker is None:
+                raise
+            log.warning("%s: the service is away; %s", self._id, self._how_without())
+            return False
+        return True
 
     def _wait_until_settled(self) -> None:
         until = time.monotonic() + PATIENCE_SECONDS
@@ -250,6 +264,7 @@ class Subscriber:
             loop.call(partial(_say_goodbye, loop, flows))
             if wait and not loop.join(PATIENCE_SECONDS):
                 log.warning("%s: a callback has not returned; all ends when it does", self._id)
+        self._registration.leave()
         self._loop = self._flows = None
         self._settled.clear()
         self._refusal = None
@@ -259,17 +274,8 @@ class Subscriber:
     # -- plans -------------------------------------------------------------------------------------
 
     def _register(self) -> Configuration:
-        registration = SubscriberRegistration(
-            subscriber=SubscriberValue(
-                id=self._id,
-                switch=self._switch,
-                role=self._role,
-                transport=self._transport,
-                subscriptions=tuple(each.subscription for each in self._subscriptions.all()),
-            ),
-            address=self._address,
-        )
-        return self._service.register_subscriber(registration)
+        wanted = self._subscriptions.all()
+        return self._registration.put(tuple(each.subscription for each in wanted))
 
     def _new_plan(self, configuration: Configuration) -> None:
         """In the follower's thread."""
@@ -334,7 +340,7 @@ class Subscriber:
                 self._count_missing(each)
             return self._statistics.take(seconds)
 
-        return () if self._loop is None else self._in_loop(take)
+        return () if self._loop is None else self._loop.result_of(take, PATIENCE_SECONDS)
 
     def _count_missing(self, subscribed: Subscribed) -> None:
         missing = subscribed.seen.take_missing()
@@ -342,21 +348,6 @@ class Subscriber:
         if place is not None:
             for topic, events in missing.items():
                 self._statistics.missing(place.flow.number, topic, events)
-
-    def _in_loop(self, action: Callable[[], Any]) -> Any:
-        """Have the loop's thread do something, and wait for what comes of it."""
-        done: Future[Any] = Future()
-
-        def do() -> None:
-            try:
-                done.set_result(action())
-            except BaseException as error:
-                done.set_exception(error)
-
-        if self._loop is None:
-            raise Closed(f"subscriber {self._id!r} has been left")
-        self._loop.call(do)
-        return done.result(PATIENCE_SECONDS)
 
 
 def _say_goodbye(loop: ConnectionLoop, flows: FlowSet) -> None:

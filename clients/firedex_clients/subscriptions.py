@@ -116,7 +116,10 @@ class Subscriptions:
             event_id = published_at = None
             if stamp is not None:
                 origin, sequence, nanoseconds = stamp
-                is_new = subscribed.seen.is_new(topic, origin, sequence)
+                seen = subscribed.seen
+                is_new = (seen.is_new_retained if retained else seen.is_new)(
+                    topic, origin, sequence
+                )
                 if is_new:
                     event_id, published_at = f"{origin.hex()}-{sequence}", nanoseconds / 1e9
                 elif is_new is not None:

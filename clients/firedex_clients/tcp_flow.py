@@ -26,7 +26,7 @@ from firedex_clients.flow_connection import (
     FlowSettings,
     Wanted,
 )
-from firedex_clients.flow_filters import FlowFilters
+from firedex_clients.flow_filters import ASK_AGAIN_SECONDS, FlowFilters
 from firedex_clients.held_farewell import HeldFarewell
 from firedex_clients.read_ahead_client import ReadAheadClient
 
@@ -374,6 +374,13 @@ class TcpFlow(FlowFilters):
             elif name in self.wanted and self._latest.get(name) == sent:
                 self.granted.add(name)
                 self._listener.granted(self, name)
+                if self._must_ask_again(name, reason.value):
+                    self._loop.later(ASK_AGAIN_SECONDS, partial(self._ask_again, name))
+
+    def _ask_again(self, name: str) -> None:
+        if self._up and name in self.wanted:
+            self._subscribe([replace(self.wanted[name], retained=False)], again=False)
+            self._after_sending()
 
     def _on_unsubscribe(self, _c: Any, _d: Any, sent: int, _r: Any, _p: Any) -> None:
         self._events += 1

@@ -51,7 +51,8 @@ def forwarding(topology: Topology, floods: Mapping[str, frozenset[int]]) -> dict
         for host in topology.hosts.values():
             here = host.place.switch == switch
             port = host.place.number if here else first_hops.get(host.place.switch, {}).get(switch)
-            if port is None:
+            if port is None:  # out of reach: flooding would load everybody else's links
+                entries.append(_towards(host.hardware_address))
                 continue
             entries.append(_towards(host.hardware_address, port))
             if here:
@@ -91,11 +92,11 @@ def flooded_by(state: SwitchState) -> frozenset[int]:
     return frozenset(everything.outputs) if everything is not None else frozenset()
 
 
-def _towards(hardware_address: str, port: int) -> FlowEntry:
+def _towards(hardware_address: str, *ports: int) -> FlowEntry:
     return FlowEntry(
         table=FORWARD,
         priority=HOST_PRIORITY,
         match=match_of(eth_dst=hardware_address),
-        outputs=(port,),
+        outputs=ports,
         cookie=COOKIE,
     )

@@ -16,7 +16,7 @@ import click
 import prometheus_client
 from prometheus_client.registry import CollectorRegistry
 
-from firedex.command_options import HOST_PORT, HTTP_URL
+from firedex.command_options import HOST_PORT, HTTP_OR_HTTPS_URL
 from firedex.gateway.errors import CannotListen, GatewayError
 from firedex.gateway.flow_buffer import BufferLimits
 from firedex.gateway.flow_table import FlowTable
@@ -68,12 +68,14 @@ def _predefined(_context: Any, _option: Any, texts: tuple[str, ...]) -> dict[int
 )
 @click.option(
     "--service",
-    type=HTTP_URL,
+    type=HTTP_OR_HTTPS_URL,
     default="http://127.0.0.1:8088",
     show_default=True,
     help="To follow.",
 )
 @click.option("--token", help="For the service.")
+@click.option("--service-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="For a service at https://: whom to trust, PEM.")  # fmt: skip
 @click.option("--metrics", type=HOST_PORT, help="Where Prometheus may ask.")
 @click.option(
     "--buffer-bytes", type=click.IntRange(min=1024), default=131_072, show_default=True,
@@ -102,6 +104,7 @@ def gateway(
     broker: Address,
     service: str,
     token: str | None,
+    service_ca: Path | None,
     metrics: Address | None,
     buffer_bytes: int,
     buffer_seconds: float,
@@ -140,7 +143,10 @@ def gateway(
     listening = _Listening(
         tcp=listen, udp=udp_listen, tls=tls_listen, tls_context=context, metrics=metrics
     )
-    access = ServiceAccess(service, token)
+    try:
+        access = ServiceAccess(service, token, ca_file=service_ca)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     try:
         asyncio.run(_run(relay, sensors, listening, access, report_seconds))
     except KeyboardInterrupt:
@@ -171,7 +177,9 @@ async def _run(
         with suppress(RuntimeError):  # it has ended
             loop.call_soon_threadsafe(action)
 
-    follower = ServiceFollower(access, relay.flows, in_loop, report_seconds=report_seconds)
+    follower = ServiceFollower(
+        access, relay.flows, in_loop, report_seconds=report_seconds, broker=relay.broker
+    )
     async with AsyncExitStack() as running:
         follower.start()
         running.push_async_callback(asyncio.to_thread, follower.stop)

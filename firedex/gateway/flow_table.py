@@ -6,18 +6,21 @@ from firedex.gateway.event_counts import FlowCounts, Totals
 from firedex.wire import Configuration, Flow
 from firedex.wire.workload import Transport
 
-__all__ = ["FlowTable", "ManagedFlow"]
+__all__ = ["HIGHEST_QOS", "FlowTable", "ManagedFlow", "highest_qos"]
 
 Endpoint = tuple[str, str, int]
+HIGHEST_QOS = 2
+"""That MQTT has."""
 
 
 @dataclass(slots=True, eq=False)
 class ManagedFlow:
-    """A flow that the service knows; its drop rate changes while connections are open."""
+    """A flow that the service knows; drop rate and QoS change while connections are open."""
 
     subscriber: str
     number: int
     drop_rate: float
+    qos: int = 0
     counts: FlowCounts = field(default_factory=FlowCounts)
 
 
@@ -40,7 +43,7 @@ class FlowTable:
                 continue
             name = (flow.subscriber, flow.flow)
             managed = self._by_name.get(name) or ManagedFlow(*name, 0.0)
-            managed.drop_rate = _gateway_drop_rate(flow)
+            managed.drop_rate, managed.qos = _gateway_drop_rate(flow), flow.qos
             by_name[name] = managed
             for port in flow.endpoints.subscriber_ports:
                 address = str(flow.endpoints.subscriber_address)
@@ -64,6 +67,11 @@ class FlowTable:
         """Ω of the connection's flow where the gateway enforces it, else 0."""
         flow = self.lookup(transport, address, port)
         return 0.0 if flow is None else flow.drop_rate
+
+
+def highest_qos(flow: ManagedFlow | None) -> int:
+    """At which a connection may subscribe: as planned; whatever it likes where it is unmanaged."""
+    return HIGHEST_QOS if flow is None else flow.qos
 
 
 def _gateway_drop_rate(flow: Flow) -> float:

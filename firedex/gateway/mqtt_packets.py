@@ -6,6 +6,7 @@ from enum import IntEnum
 from firedex.gateway.errors import MalformedPacket
 
 __all__ = [
+    "LARGEST_BYTES",
     "MalformedPacket",
     "PacketCutter",
     "PacketKind",

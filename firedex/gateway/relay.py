@@ -1,4 +1,4 @@
-"""MQTT over TCP, relayed: the sockets. What passes is decided in `downstream`."""
+"""MQTT over TCP, relayed: the sockets. What passes is decided in `downstream` and `upstream`."""
 
 import asyncio
 import logging
@@ -17,6 +17,7 @@ from firedex.gateway.flow_buffer import BufferLimits
 from firedex.gateway.flow_table import FlowTable, ManagedFlow
 from firedex.gateway.mqtt_packets import packet_size
 from firedex.gateway.topic_aliases import TopicAliases
+from firedex.gateway.upstream import Upstream
 
 __all__ = ["Relay"]
 
@@ -99,7 +100,7 @@ class Relay:
         log.debug("client %s:%s connected", *peer)
 
     def upstream(self, send: Callable[[bytes], None], data: bytes) -> None:
-        """What a client sends goes to the broker as it is."""
+        """What goes to the broker of what a client sends; for whoever wants to know."""
         send(data)
 
     def refuse(self, who: str, why: str) -> None:
@@ -126,6 +127,7 @@ class _Relayed:
             coins=relay.generator,
             unmanaged=relay.unmanaged,
         )
+        self.up = Upstream(self._find_flow, level=facts.level)
         relay.connections.add(self)
 
     def _find_flow(self) -> ManagedFlow | None:
@@ -152,13 +154,21 @@ class _Relayed:
             self._broker.transport.abort()
             return
         self._relay.connected(self._client.peer)
-        self._relay.upstream(self._broker.transport.write, first)
+        self.to_broker(first)
         self._client.resume_reading()
 
     def to_broker(self, data: bytes) -> None:
-        """From the client, as it is."""
-        if self._broker is not None:
-            self._relay.upstream(self._broker.transport.write, data)
+        """From the client, through what decides."""
+        if self._broker is None:
+            return
+        try:
+            passed = self.up.passed(data)
+        except ProtocolViolation as error:
+            self._relay.refuse(self._client.who, f"not MQTT: {error}")
+            self.abort()
+            return
+        if passed:
+            self._relay.upstream(self._broker.transport.write, passed)
 
     def from_broker(self, data: bytes) -> None:
         """From the broker, through what decides."""

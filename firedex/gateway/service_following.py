@@ -1,14 +1,17 @@
 """Following the service: drop rates in, counts out. While it is away, the last plan stands.
 
-Runs in two threads of its own; what it learns is handed to the event loop.
+Runs in two threads of its own, which outlive whatever goes wrong; what it learns is handed to the
+event loop.
 """
 
 import http.client
 import logging
 import random
+import socket
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Literal
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.reports import flow_statistics
@@ -27,6 +30,7 @@ log = logging.getLogger("firedex.gateway")
 POLL_SECONDS = 0.25
 SHORTEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 2.0
 REPORT_SECONDS = 5.0
+BROKER_SECONDS = 2.0
 
 
 class ServiceFollower:
@@ -40,9 +44,10 @@ class ServiceFollower:
         *,
         name: str = "gateway",
         report_seconds: float = REPORT_SECONDS,
+        broker: tuple[str, int] | None = None,
     ) -> None:
         self._access, self._flows, self._in_loop = access, flows, in_loop
-        self._name, self._report_seconds = name, report_seconds
+        self._name, self._report_seconds, self._broker = name, report_seconds, broker
         self._etag: str | None = None
         self._stream: EventSubscription | None = None
         self._stop = threading.Event()
@@ -71,13 +76,17 @@ class ServiceFollower:
             try:
                 self._listen()
                 wait, was_there = SHORTEST_WAIT_SECONDS, True
+                continue
             except ServiceAccessError as error:
                 if was_there:
                     log.warning("going by plan %d: %s", self._flows.version, error)
-                was_there = False
-                jitter = random.uniform(0.5, 1.0)  # noqa: S311  # not secret
-                self._stop.wait(wait * jitter)
-                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+            except Exception:
+                if was_there:
+                    log.exception("going by plan %d", self._flows.version)
+            was_there = False
+            jitter = random.uniform(0.5, 1.0)  # noqa: S311  # not secret
+            self._stop.wait(wait * jitter)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
 
     def _listen(self) -> None:
         try:
@@ -131,17 +140,33 @@ class ServiceFollower:
             if not taken.wait(self._report_seconds):
                 continue
             try:
-                self._access.post_heartbeat(self._heartbeat())
+                self._access.post_heartbeat(self._heartbeat(self._name, "gateway"))
+                if self._broker is not None and _answers(self._broker):
+                    self._access.post_heartbeat(self._heartbeat("broker", "broker"))
                 if statistics:
                     self._access.post_statistics(statistics)
-            except ServiceAccessError as error:
+            except ServiceAway as error:
                 log.debug("a report is lost: %s", error)
+            except ServiceAccessError as error:
+                log.warning("a report is lost: %s", error)
+            except Exception:
+                log.exception("a report is lost")
 
-    def _heartbeat(self) -> Heartbeat:
+    def _heartbeat(self, part: str, kind: Literal["gateway", "broker"]) -> Heartbeat:
+        """Of the gateway, and on behalf of the broker, which knows no service."""
         return Heartbeat(
-            part=self._name,
-            kind="gateway",
+            part=part,
+            kind=kind,
             started_at=self._started_at,
             sent_at=datetime.now(UTC),
             configuration_version=self._flows.version,
+            every_seconds=self._report_seconds,
         )
+
+
+def _answers(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address, timeout=BROKER_SECONDS):
+            return True
+    except OSError:
+        return False

@@ -196,6 +196,7 @@ class SnDelivery:
             self._wait(self._unregistered, ready, now)
             return
         flags = QOS_BITS[event.qos] | (RETAIN if event.retain else 0) | kind
+        flags |= DUP if event.dup else 0
         datagram = encode_publish(flags, number, event.message_id, event.payload)
         self._out.to_client(datagram)
         if tally is not None:

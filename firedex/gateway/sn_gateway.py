@@ -12,7 +12,7 @@ from typing import Any
 from firedex.gateway.broker_link import BrokerLink, BrokerUser, KnownLevel
 from firedex.gateway.event_counts import Totals
 from firedex.gateway.flow_buffer import BufferLimits
-from firedex.gateway.flow_table import FlowTable, ManagedFlow
+from firedex.gateway.flow_table import FlowTable, ManagedFlow, highest_qos
 from firedex.gateway.sn_anonymous import AnonymousPublishing
 from firedex.gateway.sn_delivery import Outlet, SnDelivery
 from firedex.gateway.sn_session import SnSession
@@ -208,6 +208,7 @@ class SnGateway(asyncio.DatagramProtocol):
             lambda: self._congested,
             make_delivery,
             SnTopics(self._predefined),
+            lambda: highest_qos(find_flow()),
         )
 
     def _make_link(self, user: BrokerUser) -> BrokerLink:

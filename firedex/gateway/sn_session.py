@@ -46,9 +46,10 @@ class SnSession:
         congested: Callable[[], bool],
         make_delivery: Callable[[SnTopics, Outlet], SnDelivery],
         topics: SnTopics,
+        highest_qos: Callable[[], int],
     ) -> None:
         self.who, self._make_link, self._to_client = who, make_link, to_client
-        self._make_delivery, self._topics = make_delivery, topics
+        self._make_delivery, self._topics, self._highest_qos = make_delivery, topics, highest_qos
         self._outlet = Outlet(to_client, self._to_broker, congested, self._hold_back)
         self.state = State.GONE
         self.delivery = make_delivery(topics, self._outlet)
@@ -198,7 +199,8 @@ class SnSession:
             self._say(m.Suback(topic_id=0, message_id=message.message_id, return_code=code))
             return
         self._subscribing[message.message_id] = number
-        link.send(broker.subscribe(message.message_id, name, message.qos, level=link.level))
+        qos = min(message.qos, self._highest_qos())
+        link.send(broker.subscribe(message.message_id, name, qos, level=link.level))
 
     def _on_unsubscribe(self, message: m.Unsubscribe) -> None:
         name, _ = self._filter(message)

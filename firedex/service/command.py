@@ -73,6 +73,11 @@ __all__ = ["serve"]
     help="Of each token, on average.",
 )
 @click.option(
+    "--validation-report",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A page of 'firedex emulate' (report.html) that the dashboard links to.",
+)
+@click.option(
     "--certificate",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="For TLS: the certificate chain, PEM.",
@@ -94,6 +99,7 @@ def serve(
     utility_budget: float,
     reserved_share: float,
     requests_per_second: float,
+    validation_report: Path | None,
     certificate: Path | None,
     key: Path | None,
 ) -> None:
@@ -125,7 +131,12 @@ def serve(
     )
     rate = RequestRate(per_second=requests_per_second, burst=4 * requests_per_second)
     options = ServeOptions(
-        service=ServiceOptions(settings=settings, open_to_all=without_tokens, request_rate=rate),
+        service=ServiceOptions(
+            settings=settings,
+            open_to_all=without_tokens,
+            request_rate=rate,
+            validation_report=validation_report,
+        ),
         state=state,
         host=host,
         port=port,

@@ -10,6 +10,7 @@ from firedex.wire import (
     DesiredNetwork,
     InvalidValue,
     NetworkChange,
+    NetworkStatistics,
     NetworkTopology,
     SwitchCapabilities,
     from_json,
@@ -54,6 +55,20 @@ class ControllerClient:
             return int(json.loads(body)["configuration_version"])
         except (ValueError, TypeError, LookupError):
             return 0
+
+    def network(self) -> DesiredNetwork | None:
+        """The desired state that the controller has, if any."""
+        try:
+            return self._read(DesiredNetwork, self._ask("GET", "/v1/network"))
+        except _NotFound:
+            return None
+
+    def statistics(self) -> NetworkStatistics:
+        """What the switches count; nothing of a controller that does not say."""
+        try:
+            return self._read(NetworkStatistics, self._ask("GET", "/v1/statistics"))
+        except _NotFound:
+            return NetworkStatistics()
 
     def topology(self) -> NetworkTopology:
         """Switches, links and hosts as seen now."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import func, select
@@ -26,10 +27,12 @@ from firedex.service.change_ledger import (
 from firedex.service.configuration_store import ConfigurationStore, InForce
 from firedex.service.database import Database
 from firedex.service.doorkeeper import Doorkeeper
+from firedex.service.network_watch import NetworkWatch
 from firedex.service.planner import Notice, SiteSettings
 from firedex.service.planner_loop import CHANGED, STATISTICS
 from firedex.service.registrations import Limits, Registrations
 from firedex.service.request_limits import RequestLimits, RequestRate
+from firedex.service.site_overview import SiteOverview
 from firedex.service.state_reader import StateReader, setting
 from firedex.service.tokens import ANYONE, Identity, Tokens
 from firedex.service.topic_view import topic_states
@@ -67,7 +70,8 @@ class PlannerHandle(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
     """``open_to_all``: no tokens are asked for, and everybody may do everything;
-    ``request_rate``: of each token, ``wrong_token_rate``: of each address.
+    ``request_rate``: of each token, ``wrong_token_rate``: of each address;
+    ``validation_report``: a page that the dashboard links to.
     """
 
     settings: SiteSettings
@@ -77,6 +81,7 @@ class ServiceOptions:
     wrong_token_rate: RequestRate | None = field(
         default_factory=lambda: RequestRate(per_second=20.0, burst=100.0)
     )
+    validation_report: Path | None = None
 
 
 class ConfigurationService:
@@ -92,12 +97,14 @@ class ConfigurationService:
         self._doorkeeper = Doorkeeper(self.tokens, RequestLimits(options.wrong_token_rate))
         self._topic_reader, self._reading_topics = self.reader(), threading.Lock()
         self.planner: PlannerHandle | None = None
+        self.network_watch = NetworkWatch(None)
         self.planning = threading.Lock()
         self.event_streams = 0
         self._listeners: list[Callable[[Event], None]] = []
         self._trouble: PushTrouble | None = None
         self._ready = False
         self.in_force: InForce | None = self.configurations.in_force()
+        self.overview = SiteOverview(self, self.reader())
 
     @property
     def site(self) -> Scenario:

@@ -21,11 +21,10 @@ from firedex.wire import (
     FlowEndpoints,
     FlowRule,
     PacketLimit,
-    Scenario,
     ShapedPort,
     Switch,
 )
-from firedex.wire.network_paths import switches_on_path
+from firedex.wire.network_paths import port_bandwidths, switches_on_path
 from firedex.wire.packet_sizes import packets_of_event
 from firedex_models.topic_index import TopicIndex
 
@@ -75,7 +74,7 @@ def desired_network(
             ports.setdefault((here, there), {HIGHEST_CLASS}).add(flow.priority)
             flows[here].append(_rule(flow, flow.endpoints, _limit(flow, rate, backstop=enforced)))
             enforced = True
-    bandwidths = _bandwidths(scenario)
+    bandwidths = port_bandwidths(scenario.network)
     return DesiredNetwork(
         configuration_version=version,
         switches=tuple(
@@ -93,17 +92,6 @@ def desired_network(
         ),
         control=tuple(control),
     )
-
-
-def _bandwidths(scenario: Scenario) -> dict[Port, float]:
-    """Of every port: its link's, where that states one, else its switch's."""
-    of_switch = {s.id: s.bandwidth_bits_per_second for s in scenario.network.switches}
-    bandwidths: dict[Port, float] = {(name, None): rate for name, rate in of_switch.items()}
-    for link in scenario.network.links:
-        for here, there in ((link.from_, link.to), (link.to, link.from_)):
-            rate = link.bandwidth_bits_per_second or of_switch[here]
-            bandwidths.setdefault((here, there), rate)
-    return bandwidths
 
 
 def guaranteed_bits_per_second(bandwidth: float, classes: int) -> float:

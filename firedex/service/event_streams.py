@@ -182,6 +182,8 @@ class EventStreams:
         }
         for stream in list(self._streams):
             watched = stream.listener.subscriber
+            if watched is not None and event.kind == "statistics":
+                continue  # it has no use for them, and its link no room
             if event.changed is None or watched is None:
                 self._put(stream, plain)
             else:

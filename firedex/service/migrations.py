@@ -130,5 +130,17 @@ def _second(connection: Connection) -> None:
         connection.execute(text(statement))
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second)
+def _third(connection: Connection) -> None:
+    """How classes have done, over time."""
+    connection.execute(
+        text(
+            "CREATE TABLE class_history (at_seconds FLOAT NOT NULL, priority INTEGER NOT NULL, "
+            "version INTEGER NOT NULL, delivered BIGINT NOT NULL, missing BIGINT NOT NULL, "
+            "timed BIGINT NOT NULL, delay_sum_seconds FLOAT NOT NULL, delay_p95_seconds FLOAT, "
+            "PRIMARY KEY (at_seconds, priority))"
+        )
+    )
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third)
 FORM = len(STEPS)

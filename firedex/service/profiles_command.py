@@ -12,7 +12,10 @@ from firedex.wire.incident import PhaseProfile
 __all__ = ["profiles"]
 
 
-@click.group(short_help="What phases of an incident make of utilities.")
+@click.group(
+    short_help="What phases of an incident make of utilities.",
+    epilog="Example: firedex profiles load weights/profiles.json",
+)
 def profiles() -> None:
     """What phases of an incident make of utilities: show it, or load what was learnt."""
 

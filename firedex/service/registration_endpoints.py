@@ -25,7 +25,7 @@ from firedex.wire.incident import Claim
 from firedex.wire.mqtt_names import check_filter
 from firedex.wire.service_api import Accepted, SubscriptionSet, TopicState
 
-__all__ = ["ENDPOINTS"]
+__all__ = ["ENDPOINTS", "SUBSCRIBERS", "registration_of"]
 
 ENDPOINTS: list[Endpoint] = []
 SUBSCRIBERS: Roles = STAFF | {"subscriber"}
@@ -161,7 +161,7 @@ def _remove(call: Call, kind: str) -> Reply:
 )
 def get_subscriber(call: Call) -> Reply:
     """A subscriber as registered; its revision is the ETag, for If-Match."""
-    return _one(call, "subscriber")
+    return _one(call, "subscriber", call.path["id"])
 
 
 @endpoint(
@@ -175,19 +175,25 @@ def get_subscriber(call: Call) -> Reply:
 )
 def get_publisher(call: Call) -> Reply:
     """A publisher as registered; its revision is the ETag, for If-Match."""
-    return _one(call, "publisher")
+    return _one(call, "publisher", call.path["id"])
 
 
-def _one(call: Call, kind: str) -> Reply:
-    call.identity.require(kind, call.path["id"])  # type: ignore[arg-type]
+def _one(call: Call, kind: str, name: str) -> Reply:
+    call.identity.require(kind, name)  # type: ignore[arg-type]
     where = tables.registration.c
     with call.service.database.reading() as connection:
         row = connection.execute(
-            select(where.body, where.change).where(where.kind == kind, where.id == call.path["id"])
+            select(where.body, where.change).where(where.kind == kind, where.id == name)
         ).first()
     if row is None:
-        raise Unknown(f"there is no {kind} {call.path['id']!r}")
+        raise Unknown(f"there is no {kind} {name!r}")
     return Reply(text=row.body, headers={"ETag": f'"{row.change}"'})
+
+
+def registration_of(call: Call, subscriber: str) -> SubscriberRegistration:
+    """A subscriber as registered, if the caller may see it."""
+    found = _one(call, "subscriber", subscriber)
+    return from_json(SubscriberRegistration, found.text or "", tolerant=True)
 
 
 @endpoint(
@@ -234,7 +240,7 @@ def _all(call: Call, kind: str) -> Reply:
 )
 def get_subscriptions(call: Call) -> Reply:
     """What a subscriber has subscribed to."""
-    found = _one(call, "subscriber")
+    found = _one(call, "subscriber", call.path["id"])
     registration = from_json(SubscriberRegistration, found.text or "", tolerant=True)
     wanted = SubscriptionSet(subscriptions=registration.subscriber.subscriptions)
     return Reply(value=wanted, headers=found.headers)

@@ -3,19 +3,20 @@
 import json
 import time
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import select
 
 from firedex.service import tables
 from firedex.service.configuration_endpoints import BEFORE, LIMIT
+from firedex.service.configuration_store import InForce
 from firedex.service.core import Event
 from firedex.service.deviations import deviations
 from firedex.service.endpoints import ALL, EVERYBODY, STAFF, Call, Endpoint, Query, Reply, endpoint
 from firedex.service.errors import Conflict, NotYours
 from firedex.service.query_parameters import IDENTIFIER
-from firedex.service.report_store import FiltersOf, ReportStore
+from firedex.service.report_store import ReportStore
 from firedex.wire import Heartbeat, Statistics
 from firedex.wire.service_api import (
     AuditEntry,
@@ -59,7 +60,8 @@ def post_statistics(call: Call) -> Reply:
                 raise NotYours(f"the reporter of a subscriber is itself, not {report.reporter!r}")
             if report.flow >= most_flows:
                 raise Conflict(f"flow {report.flow}: flows are numbered from 0 to {most_flows - 1}")
-    store = ReportStore(call.service.database, _filters_in_force(call))
+    flows = FlowsInForce(call.service.in_force)
+    store = ReportStore(call.service.database, flows.filters_of, flows.priority_of)
     if store.keep(reports, party=None if staff else call.identity.party):
         call.service.counted()
     if reports:
@@ -68,20 +70,27 @@ def post_statistics(call: Call) -> Reply:
     return Reply(status=202, value=Received(received=len(reports)))
 
 
-def _filters_in_force(call: Call) -> FiltersOf:
-    """What each flow carries now; a subscriber's flows are read once."""
-    now = call.service.in_force
-    known: dict[str, dict[int, tuple[str, ...]]] = {}
+class FlowsInForce:
+    """What each flow carries now, and in which class; a subscriber's flows are read once."""
 
-    def filters_of(subscriber: str, flow: int) -> tuple[str, ...]:
-        if now is None or subscriber not in now.document.pieces:
-            return ()
-        if subscriber not in known:
-            flows = json.loads(f"[{now.document.pieces[subscriber].flows}]")
-            known[subscriber] = {each["flow"]: tuple(each["filters"]) for each in flows}
-        return known[subscriber].get(flow, ())
+    def __init__(self, now: InForce | None) -> None:
+        self._pieces = now.document.pieces if now else {}
+        self._known: dict[str, dict[int, dict[str, Any]]] = {}
 
-    return filters_of
+    def filters_of(self, subscriber: str, flow: int) -> tuple[str, ...]:
+        """The flow's filters; none if there is no such flow."""
+        return tuple(self._flows(subscriber).get(flow, {}).get("filters", ()))
+
+    def priority_of(self, subscriber: str, flow: int) -> int | None:
+        """The flow's class."""
+        return self._flows(subscriber).get(flow, {}).get("priority")
+
+    def _flows(self, subscriber: str) -> dict[int, dict[str, Any]]:
+        if subscriber not in self._known:
+            piece = self._pieces.get(subscriber)
+            flows = json.loads(f"[{piece.flows}]") if piece else []
+            self._known[subscriber] = {each["flow"]: each for each in flows}
+        return self._known[subscriber]
 
 
 @endpoint(
@@ -166,9 +175,9 @@ def get_time(_call: Call) -> Reply:
 
 
 @endpoint(ENDPOINTS, "GET", "/v1/health", roles=EVERYBODY, answers={200: Health})
-def get_health(_call: Call) -> Reply:
-    """Whether the service answers at all."""
-    return Reply(value=Health(status="ok"))
+def get_health(call: Call) -> Reply:
+    """Whether the service answers at all, and whether it asks for tokens."""
+    return Reply(value=Health(status="ok", open=call.service.options.open_to_all))
 
 
 @endpoint(ENDPOINTS, "GET", "/v1/ready", roles=EVERYBODY, answers={200: Health, 503: Health})

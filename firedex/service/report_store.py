@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, true
 
-from firedex.service import tables
+from firedex.service import class_history, tables
 from firedex.service.database import Database
 from firedex.service.errors import NotYours, TooLarge
 from firedex.service.offered_rates import OfferedRate, Window, observe
@@ -27,6 +27,8 @@ MOST_PARTS = 20_000
 MOST_PARTS_OF_A_PARTY = 16
 FiltersOf = Callable[[str, int], tuple[str, ...]]
 """The filters of a subscriber's flow."""
+PriorityOf = Callable[[str, int], int | None]
+"""The class of a subscriber's flow."""
 
 
 def offered_windows(
@@ -72,10 +74,13 @@ class ReportStore:
     """Reports in ``database``, bounded for each party and in all: the oldest make room."""
 
     def __init__(
-        self, database: Database, filters_of: FiltersOf = lambda _subscriber, _flow: ()
+        self,
+        database: Database,
+        filters_of: FiltersOf = lambda _subscriber, _flow: (),
+        priority_of: PriorityOf = lambda _subscriber, _flow: None,
     ) -> None:
         self._database = database
-        self._filters_of = filters_of
+        self._filters_of, self._priority_of = filters_of, priority_of
 
     def keep(self, reports: Sequence[Statistics], *, party: str | None = None) -> bool:
         """Keep reports, a ``party``'s or staff's; True if any was a measurement of the gateway."""
@@ -104,6 +109,7 @@ class ReportStore:
                 windows = self._measure(connection, reports, now)
             else:
                 _make_room_of(connection, party)
+            class_history.count_in(connection, reports, self._priority_of, now)
             column = tables.statistic.c
             # By place, not by number: numbers are used up by what a party's room was too small for.
             last_kept = select(column.number).order_by(column.number.desc())

@@ -18,6 +18,7 @@ from firedex.service.controller_client import ControllerLink
 from firedex.service.core import ConfigurationService, ServiceOptions
 from firedex.service.database import Database
 from firedex.service.errors import ServiceError
+from firedex.service.network_watch import NetworkWatch
 from firedex.service.planner_loop import PlannerJob
 from firedex.service.planner_pace import PaceSettings
 from firedex.service.planner_process import PlannerProcess, ThreadedPlanner
@@ -114,6 +115,7 @@ def serve_until_stopped(options: ServeOptions, listening: socket.socket) -> None
     service = ConfigurationService(options.service, database)
     planner = _planner(options, database, service)
     service.planner = planner
+    service.network_watch = NetworkWatch(options.controller)
     planner.start()
     try:
         _server(options, service).run(sockets=[listening])
@@ -137,6 +139,7 @@ def running_service(options: ServeOptions) -> Iterator[RunningService]:
     service = ConfigurationService(options.service, database)
     planner = _planner(options, database, service)
     service.planner = planner
+    service.network_watch = NetworkWatch(options.controller)
     listening = bind(options.host, options.port)
     server = _server(options, service)
     thread = threading.Thread(target=server.run, args=([listening],), name="service")

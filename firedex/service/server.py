@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, unquote
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
+from firedex.dashboard import PREFIX
 from firedex.service.core import ConfigurationService
 from firedex.service.errors import NotYours, Refused, TooLarge, TooMuch, TooSlow
 from firedex.service.event_streams import EventStreams, Listener, Receive, Send, TooManyStreams
@@ -44,6 +45,8 @@ MOST_LARGE_BODIES = 8
 """Of one token at once, or of one address where no tokens are asked for."""
 DISCARD_SECONDS = 2.0
 Scope = dict[str, Any]
+WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
+HOMES = ("/", PREFIX.rstrip("/"))
 
 
 @dataclass(slots=True)
@@ -77,6 +80,8 @@ class ServiceServer:
         elif scope["type"] == "http":
             if scope["path"] == "/v1/events" and scope["method"] == "GET":
                 await self._events(scope, receive, send)
+            elif scope["path"] in HOMES or scope["path"].startswith(PREFIX):
+                await _send(send, await self._in_thread(lambda: _page(scope)))
             else:
                 await self._request(scope, receive, send)
 
@@ -241,7 +246,20 @@ def _wait_seconds(scope: Scope) -> float:
         return 0.0
 
 
-def _ask(app: Flask, scope: Scope, body: bytes) -> _Answer:
+def _page(scope: Scope) -> _Answer:
+    """A part of the dashboard: the same for everybody, so nobody's token is asked for."""
+    if scope["method"] not in ("GET", "HEAD"):
+        refusal = _json(HTTPStatus.METHOD_NOT_ALLOWED, error_json("pages are for reading"))
+        refusal.headers.append(("Allow", "GET, HEAD"))
+        return refusal
+    if scope["path"] in HOMES:
+        return _Answer(HTTPStatus.SEE_OTHER, [("Location", PREFIX)], b"")
+    from firedex.dashboard.shell import dashboard  # large, and many services are never looked at
+
+    return _ask(dashboard(), scope, b"", PREFIX.rstrip("/"))
+
+
+def _ask(app: WsgiApplication, scope: Scope, body: bytes, mounted_at: str = "") -> _Answer:
     """Have a WSGI application answer."""
     started: list[tuple[str, list[tuple[str, str]]]] = []
 
@@ -249,7 +267,7 @@ def _ask(app: Flask, scope: Scope, body: bytes) -> _Answer:
         started[:] = [(status, headers)]
         return lambda _: None
 
-    chunks: Iterable[bytes] = app(_environ(scope, body), start)
+    chunks = app(_environ(scope, body, mounted_at), start)
     try:
         whole = b"".join(chunks)
     finally:
@@ -258,12 +276,13 @@ def _ask(app: Flask, scope: Scope, body: bytes) -> _Answer:
     return _Answer(int(status.split(" ", 1)[0]), list(headers), whole)
 
 
-def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
+def _environ(scope: Scope, body: bytes, mounted_at: str) -> dict[str, Any]:
     host, port = scope.get("server") or ("localhost", 80)
+    path = unquote(scope["raw_path"].split(b"?")[0].decode("latin1"), "latin1")
     environ: dict[str, Any] = {
         "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": "",
-        "PATH_INFO": unquote(scope["raw_path"].split(b"?")[0].decode("latin1"), "latin1"),
+        "SCRIPT_NAME": mounted_at,
+        "PATH_INFO": path.removeprefix(mounted_at),
         "QUERY_STRING": scope["query_string"].decode("latin1"),
         "SERVER_NAME": host,
         "SERVER_PORT": str(port),

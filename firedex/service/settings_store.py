@@ -20,7 +20,7 @@ from firedex.wire import (
 )
 from firedex.wire.errors import InvalidValue
 from firedex.wire.incident import Budgets, Incident, IncidentOpening, UtilityProfile
-from firedex.wire.network_paths import path_problem
+from firedex.wire.network_paths import path_problem, port_bandwidths
 
 __all__ = [
     "change_phase",
@@ -125,7 +125,17 @@ def put_network(connection: Connection, number: int, network: Network, site: Sce
         if reason and (kind == "subscriber" or switch in linked):
             raise Conflict(f"{kind} {identifier!r}: {reason}")
     write_setting(connection, "network", to_json(network), number)
-    return Entry(action="network", subject=f"{len(known)} switches")
+    whole = port_bandwidths(site.network)
+    reduced = {
+        port[0]
+        for port, bandwidth in port_bandwidths(network).items()
+        if bandwidth < whole.get(port, bandwidth)
+    }
+    return Entry(
+        action="network",
+        subject=f"{len(known)} switches",
+        detail={"reduced": sorted(reduced)} if reduced else None,
+    )
 
 
 def check_network(network: Network, site: Scenario) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import (
 
 __all__ = [
     "change",
+    "class_history",
     "configuration",
     "heartbeat",
     "host",
@@ -139,6 +140,20 @@ statistic = Table(
 Index("statistic_flow", statistic.c.subscriber, statistic.c.flow, statistic.c.number)
 Index("statistic_reporter", statistic.c.reporter, statistic.c.number)
 Index("statistic_at", statistic.c.at_seconds)
+
+# What clients measured of each class, in steps of some seconds; small enough to keep a day of.
+class_history = Table(
+    "class_history",
+    metadata,
+    Column("at_seconds", Float, primary_key=True),
+    Column("priority", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("missing", BigInteger, nullable=False),
+    Column("timed", BigInteger, nullable=False),
+    Column("delay_sum_seconds", Float, nullable=False),
+    Column("delay_p95_seconds", Float),
+)
 
 measured = Table(
     "measured",

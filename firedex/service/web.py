@@ -19,6 +19,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from firedex.service import (
     configuration_endpoints,
     incident_endpoints,
+    overview_endpoints,
     registration_endpoints,
     report_endpoints,
 )
@@ -72,6 +73,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *configuration_endpoints.ENDPOINTS,
     *incident_endpoints.ENDPOINTS,
     *report_endpoints.ENDPOINTS,
+    *overview_endpoints.ENDPOINTS,
     *_own,
 )
 

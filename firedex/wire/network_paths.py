@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["path_problem", "switches_on_path"]
+from firedex.wire.network import Network
+
+__all__ = ["path_problem", "port_bandwidths", "switches_on_path"]
 
 Links = Sequence[tuple[str, str]]
 
@@ -58,3 +60,19 @@ def _tree(
                 paths[there] = (*paths[here], there)
                 waiting.append(there)
     return paths
+
+
+def port_bandwidths(network: Network) -> dict[tuple[str, str | None], float]:
+    """Of every outbound port: its link's, where that states one, else its switch's.
+
+    A port is a switch and the switch that it leads to; none: its own hosts.
+    """
+    of_switch = {s.id: s.bandwidth_bits_per_second for s in network.switches}
+    bandwidths: dict[tuple[str, str | None], float] = {
+        (name, None): rate for name, rate in of_switch.items()
+    }
+    for link in network.links:
+        for here, there in ((link.from_, link.to), (link.to, link.from_)):
+            rate = link.bandwidth_bits_per_second or of_switch[here]
+            bandwidths.setdefault((here, there), rate)
+    return bandwidths

@@ -50,7 +50,10 @@ class Statistics:
 
 @value
 class Heartbeat:
-    """A part is alive, since when, and which configuration it follows."""
+    """A part is alive, since when, and which configuration it follows.
+
+    ``every_seconds``: how often it says so; silent for several times as long, it is not well.
+    """
 
     part: Identifier
     kind: Literal["broker", "gateway", "controller", "service", "client", "switch"]
@@ -58,3 +61,4 @@ class Heartbeat:
     started_at: Moment
     sent_at: Moment
     configuration_version: Count = 0
+    every_seconds: Positive | None = None

@@ -86,10 +86,11 @@ class Now:
 
 @value
 class Health:
-    """Whether the service is well, and if not, why."""
+    """Whether the service is well, and if not, why; ``open``: it asks for no tokens."""
 
     status: Literal["ok", "not-ready"]
     reasons: tuple[str, ...] = ()
+    open: Flag = False
 
 
 @value

@@ -61,6 +61,7 @@ def conduct(
         actions = _follow_timeline(stage, performance, began)
         sent = _sent(stage, publishers, began + performance.seconds + PATIENCE_SECONDS)
     ended = time.time()
+    stage.wait_for_parts()
     time.sleep(GRACE_SECONDS)
     report("gathering records")
     link_facts = stage.link_facts()

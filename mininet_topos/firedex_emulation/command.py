@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ import click
 from rich.console import Console
 
 from firedex.scenario_file import ScenarioFileError, read_scenario
+from firedex.service_access import ServiceAccessError
 from firedex.wire import Transport
 from firedex_emulation.emulation_orders import EMBEDDED_LABEL, EmulationOrders
 from firedex_emulation.errors import CannotEmulate, EmulationError
@@ -46,7 +48,9 @@ INTERRUPTED = 130
     type=click.Choice(["ryu", "os-ken"]),
     help="For the controller; by default Ryu if it is installed, else os-ken.",
 )
-@click.option("--seed", default=1, show_default=True, help="Of the traffic.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the traffic."
+)
 @click.option(
     "--transport",
     type=click.Choice(["udp", "tcp"]),
@@ -102,6 +106,8 @@ def emulate(
     if clean:
         _clean(as_json)
         return
+    if duration != duration:  # nan is in no range, and FloatRange lets it pass
+        raise click.BadParameter("give a number of seconds", param_hint="--duration")
     try:
         ways = ways_of(compare)
     except ValueError as error:
@@ -126,7 +132,7 @@ def emulate(
     except KeyboardInterrupt:
         click.echo("firedex: interrupted; nothing of the emulation is left", err=True)
         sys.exit(INTERRUPTED)
-    except (EmulationError, ScenarioFileError) as error:
+    except (EmulationError, ScenarioFileError, ServiceAccessError) as error:
         click.echo(f"firedex: {error}", err=True)
         sys.exit(2)
     if as_json:
@@ -172,6 +178,8 @@ def _make_folder(out: Path) -> None:
         raise click.BadParameter("the sandbox has a /run of its own", param_hint="--out")
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
     except OSError as error:
         raise click.BadParameter(str(error), param_hint="--out") from error
 

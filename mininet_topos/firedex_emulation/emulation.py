@@ -55,9 +55,9 @@ def emulate_ways(
             )
             report(f"{title}: measuring")
             observed = folder / f"{way}-observation.json"
-            measured.append(
-                measure_way(scenario, way, Observation.from_json(observed.read_text()), folder)
-            )
+            observation = Observation.from_json(observed.read_text())
+            observation = observation.with_notes(orders.not_reached())
+            measured.append(measure_way(scenario, way, observation, folder))
     return measured
 
 

@@ -1,7 +1,7 @@
 """What is to be run, wherever that is. Needs nothing of Mininet."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from firedex.wire import Scenario, Transport
@@ -37,5 +37,15 @@ class EmulationOrders:
         return "Open vSwitch (user space) in Mininet, with Mosquitto"
 
     def as_run(self, way: str) -> Scenario:
-        """The scenario as it is run in one of the ways."""
-        return as_run(self.scenario, way, self.transport, plain_links=self.embedded)
+        """The scenario as it is run in one of the ways, without what its timeline has later."""
+        within = tuple(e for e in self.scenario.timeline if e.at_seconds < self.seconds)
+        scenario = replace(self.scenario, timeline=within)
+        return as_run(scenario, way, self.transport, plain_links=self.embedded)
+
+    def not_reached(self) -> tuple[str, ...]:
+        """What of the timeline is later than the run is long, in words."""
+        return tuple(
+            f"not reached: {event.kind} at {event.at_seconds:g} s"
+            for event in self.scenario.timeline
+            if event.at_seconds >= self.seconds
+        )

@@ -17,8 +17,11 @@ Arrival = tuple[str, str, float | None, float]
 """Subscriber, topic, when it was published (if it says so) and when it was received."""
 
 
-def host_seconds(scenario: Scenario, arrivals: Sequence[Arrival], began_at: float) -> float:
-    """The median of what arrived before the traffic ``began``, less what the links take."""
+def host_seconds(scenario: Scenario, arrivals: Sequence[Arrival], began_at: float) -> float | None:
+    """The median of what arrived before the traffic ``began``, less what the links take.
+
+    None if no probe arrived.
+    """
     down = propagation_to_subscribers(scenario)
     up = _propagation_of_topics(scenario)
     links = {topic.name: idle_link_seconds(scenario, topic) for topic in scenario.topics}
@@ -27,7 +30,7 @@ def host_seconds(scenario: Scenario, arrivals: Sequence[Arrival], began_at: floa
         for subscriber, topic, published, received in arrivals
         if published is not None and published < began_at
     ]
-    return max(float(np.median(probes)), 0.0) if probes else 0.0
+    return max(float(np.median(probes)), 0.0) if probes else None
 
 
 def _propagation_of_topics(scenario: Scenario) -> dict[str, float]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from firedex.wire import Assignment, Scenario
+from firedex.wire.timeline import BandwidthChange, Surge
 from firedex_emulation.observation import InForce
 from firedex_models import ModelError, predict
 
@@ -13,8 +14,12 @@ __all__ = ["independent_predictions"]
 def independent_predictions(
     scenario: Scenario, configurations: Sequence[InForce]
 ) -> list[Mapping[tuple[str, str], float | None]]:
-    """Mean delays by subscriber and filter under each configuration; empty where it cannot say."""
-    return [_of(scenario, each) for each in configurations]
+    """Mean delays by subscriber and filter under each configuration; empty where it cannot say.
+
+    That is where bandwidths have changed, or measured rates count: it knows those declared.
+    """
+    changed = any(isinstance(event, BandwidthChange | Surge) for event in scenario.timeline)
+    return [{} if changed else _of(scenario, each) for each in configurations]
 
 
 def _of(scenario: Scenario, in_force: InForce) -> Mapping[tuple[str, str], float | None]:

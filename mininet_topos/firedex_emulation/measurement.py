@@ -21,6 +21,8 @@ from firedex_emulation.verdict import verdict
 
 __all__ = ["Group", "WayMeasurement", "measure_way", "read_deliveries"]
 
+NO_HOST_TIME = "host time was not measured: no probe arrived, or there was nothing to probe with"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -61,7 +63,7 @@ class WayMeasurement:
     way: str
     transport: Transport
     seconds: float
-    host_seconds: float
+    host_seconds: float | None
     utility: MeasuredUtility
     classes: tuple[Group, ...]
     subscriptions: tuple[Group, ...]
@@ -109,7 +111,8 @@ def measure_way(
     took = host_seconds(scenario, rows, observation.began_at)
     predicted = predictions_by_version(observation.configurations)
     independent = independent_predictions(scenario, observation.configurations)
-    summary = _Summary(observation, predicted, independent, took)
+    summary = _Summary(observation, predicted, independent, took or 0.0)
+    unmeasured = () if took is not None else (NO_HOST_TIME,)
     classes = sorted({int(each) for ledger in owed for each in np.unique(ledger.priority)} - {-1})
     return WayMeasurement(
         way=way,
@@ -124,7 +127,7 @@ def measure_way(
         outages=outages(observation, owed),
         configurations=len(observation.configurations),
         stalled_seconds=observation.stalled_seconds,
-        notes=observation.notes,
+        notes=(*observation.notes, *unmeasured),
     )
 
 

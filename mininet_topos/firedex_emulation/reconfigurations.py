@@ -9,7 +9,7 @@ from firedex.wire import Scenario
 from firedex.wire.timeline import Surge
 from firedex_emulation.delivery_ledger import Ledger
 from firedex_emulation.measured_statistics import longest_loss
-from firedex_emulation.observation import InForce, Observation
+from firedex_emulation.observation import Action, InForce, Observation
 
 __all__ = ["Outage", "Reconfiguration", "outages", "reconfigurations"]
 
@@ -23,7 +23,7 @@ class Reconfiguration:
 
     ``acknowledged_seconds``: until switches had confirmed the rules; ``moved_seconds``: until the
     last subscriber's flows were as planned. None: it did not happen, or no plan followed.
-    ``lost_highest``: events of the highest class that were lost meanwhile.
+    ``lost_highest``: events of the highest class that were lost until then.
     """
 
     what: str
@@ -31,18 +31,22 @@ class Reconfiguration:
     at_seconds: float
     acknowledged_seconds: float | None
     moved_seconds: float | None
-    lost_highest: int
+    lost_highest: int | None
     trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """The longest time in which all that a class was owed was lost, after something failed."""
+    """The longest time in which a subscription of a class lost everything, after a failure.
+
+    ``lost``: all events of the class that did not come in the time watched, dropped ones included.
+    """
 
     what: str
     at_seconds: float
     priority: int
     seconds: float
+    whose: str
     lost: int
 
 
@@ -118,29 +122,34 @@ def _row(
     plan: InForce | None,
     trouble: str | None,
 ) -> Reconfiguration:
-    moved = _moved_at(observation, plan) if plan else None
-    until = moved or (plan.since if plan else asked)
+    moved = _moved_at(observation, plan, asked) if plan else None
     return Reconfiguration(
         what=what,
         kind=kind,
         at_seconds=asked - observation.began_at,
         acknowledged_seconds=max(plan.since - asked, 0.0) if plan else None,
         moved_seconds=max(moved - asked, 0.0) if moved else None,
-        lost_highest=_lost(owed, 0, asked, until),
+        lost_highest=_lost(owed, 0, asked, moved or plan.since) if plan else None,
         trouble=trouble,
     )
 
 
-def _moved_at(observation: Observation, plan: InForce) -> float | None:
-    """When the last subscriber had come to this plan, or to a later one."""
+def _moved_at(observation: Observation, plan: InForce, asked: float) -> float | None:
+    """When the last subscriber had come to this plan, or to a later one; None if one never did.
+
+    Who comes because of it counts too: it asked before the plan, and is in after it.
+    """
     version = plan.configuration.version
-    moved = []
+    moved = [plan.since]
     for visits in observation.visits.values():
         for visit in visits:
-            if visit.ready_at is None or not visit.ready_at <= plan.since <= visit.left_at:
+            if not (visit.asked_at <= plan.since <= visit.left_at):
                 continue
-            moved += [at for reached, at in visit.settled if reached >= version][:1]
-    return max(moved, default=plan.since)
+            reached = [at for settled, at in visit.settled if settled >= version][:1]
+            if not reached and visit.left_at > observation.ended_at:
+                return None
+            moved += reached
+    return max(max(moved), asked)
 
 
 def _lost(owed: Sequence[Ledger], priority: int, began: float, ended: float) -> int:
@@ -158,28 +167,36 @@ def _lost(owed: Sequence[Ledger], priority: int, began: float, ended: float) -> 
 
 
 def outages(observation: Observation, owed: Sequence[Ledger]) -> tuple[Outage, ...]:
-    """For every kill and every cut: what each class lost then, and for how long."""
+    """For every kill and every cut: who of each class was without for longest, and for how long.
+
+    Each is watched for a while, whatever else fails meanwhile.
+    """
     found = []
-    failures = [action for action in observation.actions if action.kind in ("kill", "link")]
-    for number, action in enumerate(failures):
-        until = min(action.asked_at + WATCHED_SECONDS, observation.ended_at)
-        if number + 1 < len(failures):
-            until = min(until, failures[number + 1].asked_at)
-        classes = sorted({int(each) for ledger in owed for each in np.unique(ledger.priority)})
-        for priority in classes:
-            if priority < 0:
-                continue
-            inside = [ledger.priority == priority for ledger in owed]
-            parts = list(zip(owed, inside, strict=True))
-            published = np.concatenate([ledger.published[which] for ledger, which in parts])
-            delivered = np.concatenate([ledger.delivered[which] for ledger, which in parts])
-            found.append(
-                Outage(
-                    what=action.what,
-                    at_seconds=action.asked_at - observation.began_at,
-                    priority=priority,
-                    seconds=longest_loss(published, delivered, action.asked_at, until),
-                    lost=_lost(owed, priority, action.asked_at, until),
-                )
-            )
+    for action in observation.actions:
+        if action.kind == "kill" or (action.kind == "link" and action.what.endswith(" down")):
+            until = min(action.asked_at + WATCHED_SECONDS, observation.ended_at)
+            for priority in sorted({int(k) for each in owed for k in np.unique(each.priority)}):
+                if priority >= 0:
+                    found.append(_outage(observation, owed, action, priority, until))
     return tuple(found)
+
+
+def _outage(
+    observation: Observation, owed: Sequence[Ledger], action: Action, priority: int, until: float
+) -> Outage:
+    longest, who = 0.0, ""
+    for ledger in owed:
+        inside = ledger.priority == priority
+        seconds = longest_loss(
+            ledger.published[inside], ledger.delivered[inside], action.asked_at, until
+        )
+        if seconds > longest:
+            longest, who = seconds, f"{ledger.subscriber.id} {ledger.subscription.filter}"
+    return Outage(
+        what=action.what,
+        at_seconds=action.asked_at - observation.began_at,
+        priority=priority,
+        seconds=longest,
+        whose=who,
+        lost=_lost(owed, priority, action.asked_at, until),
+    )

@@ -6,7 +6,10 @@ import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from firedex_emulation.emulation_orders import EmulationOrders
+from firedex_emulation.measured_statistics import quantile
 from firedex_emulation.measurement import Group, WayMeasurement
 from firedex_emulation.plots import plot_classes, plot_over_time, plot_subscriptions
 from firedex_emulation.ways import TITLES
@@ -46,7 +49,9 @@ class _Pages:
 
     def table(self, head: Row, rows: Sequence[Row]) -> None:
         self.markdown += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        self.markdown += ["| " + " | ".join(row) + " |" for row in rows]
+        self.markdown += [
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows
+        ]
         self.markdown.append("")
         cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
         body = "".join(
@@ -81,6 +86,7 @@ def write_report(
             pages.picture(path, f"Delay and success over time, {TITLES[way.way]}")
         if way.reconfigurations:
             pages.table(*_changes(way))
+            pages.text(_how_long(way))
         if way.outages:
             pages.table(*_outages(way))
     pages.heading("Every subscription")
@@ -104,8 +110,9 @@ def _introduction(
     pages.text(
         f"{orders.seconds:g} s of traffic each way, the same events each time "
         f"(seed {orders.seed}), {over}, on {orders.where}. Delays are of delivered events, from "
-        "publishing to the subscriber's callback, by one clock. Predictions were made by the "
-        "service before the traffic, from declared rates; intervals are 95 % (batch means)."
+        "publishing to the subscriber's callback, by one clock. Predictions are the service's, "
+        "made when each plan was, and count for the events under it; those of utility are of the "
+        "last plan. Intervals are 95 % (batch means)."
     )
 
 
@@ -135,6 +142,7 @@ CLASS_HEAD = (
     "predicted",
     "mean",
     "predicted",
+    "error",
     "independent model",
     "p50",
     "p95",
@@ -152,6 +160,7 @@ def _class_row(row: Group) -> Row:
         share_text(row.success_predicted),
         _with_interval(row.delay_mean_seconds, row.delay_half_width_seconds, delay_text),
         delay_text(row.delay_mean_predicted_seconds),
+        _error_text(row),
         delay_text(row.delay_mean_independent_seconds),
         delay_text(row.delay_p50_seconds),
         delay_text(row.delay_p95_seconds),
@@ -179,8 +188,6 @@ SUBSCRIPTION_HEAD = (
 
 
 def _subscription_row(row: Group) -> Row:
-    measured, predicted = row.delay_mean_seconds, row.delay_mean_predicted_seconds
-    off = None if not measured or predicted is None else predicted / measured - 1
     return (
         row.subscriber or "",
         row.filter or "",
@@ -188,14 +195,19 @@ def _subscription_row(row: Group) -> Row:
         share_text(row.drop_rate),
         _with_interval(row.success_measured, row.success_half_width, share_text),
         share_text(row.success_predicted),
-        _with_interval(measured, row.delay_half_width_seconds, delay_text),
-        delay_text(predicted),
-        "–" if off is None else f"{off:+.0%}",
+        _with_interval(row.delay_mean_seconds, row.delay_half_width_seconds, delay_text),
+        delay_text(row.delay_mean_predicted_seconds),
+        _error_text(row),
         delay_text(row.delay_p95_seconds),
         delay_text(row.delay_p95_predicted_seconds),
         share_text(row.timely_measured),
         row.verdict,
     )
+
+
+def _error_text(row: Group) -> str:
+    measured, predicted = row.delay_mean_seconds, row.delay_mean_predicted_seconds
+    return "–" if not measured or predicted is None else f"{predicted / measured - 1:+.0%}"
 
 
 def _with_interval(
@@ -212,7 +224,7 @@ def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
             f"{row.at_seconds:.1f} s",
             delay_text(row.acknowledged_seconds),
             delay_text(row.moved_seconds),
-            str(row.lost_highest),
+            "–" if row.lost_highest is None else str(row.lost_highest),
             row.trouble or "",
         )
         for row in way.reconfigurations
@@ -220,11 +232,23 @@ def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
     return head, rows
 
 
+def _how_long(way: WayMeasurement) -> str:
+    """The 95th percentiles of what changes took."""
+
+    def p95(times: Sequence[float | None]) -> str:
+        known = np.array([each for each in times if each is not None])
+        return delay_text(quantile(known, 0.95))
+
+    acknowledged = p95([row.acknowledged_seconds for row in way.reconfigurations])
+    moved = p95([row.moved_seconds for row in way.reconfigurations])
+    return f"95 % of changes: acknowledged within {acknowledged}, all moved within {moved}."
+
+
 def _outages(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
-    head = ("failure", "at", "class", "all was lost for", "lost", "")
+    head = ("failure", "at", "class", "without for", "lost", "whose")
     rows = [
         (row.what, f"{row.at_seconds:.1f} s", str(row.priority), delay_text(row.seconds))
-        + (str(row.lost), "")
+        + (str(row.lost), row.whose)
         for row in way.outages
     ]
     return head, rows

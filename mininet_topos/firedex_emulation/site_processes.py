@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from firedex_emulation.emulated_network import (
     HOST_MANAGEMENT,
     EmulatedNetwork,
 )
-from firedex_emulation.errors import PartFailed
+from firedex_emulation.errors import EmulationError, PartFailed
 from firedex_emulation.network_plan import EDGE_ADDRESS
 from firedex_emulation.sandbox import RUN
 
@@ -62,6 +63,8 @@ class SiteProcesses:
         self._network = network
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._parts: dict[str, _Part] = {}
+        self._restarter = ThreadPoolExecutor(max_workers=8, thread_name_prefix="restart")
+        self._restarts: list[Future[None]] = []
         self._token = secrets.token_urlsafe(16)
 
     def start(self, name: str, command: Sequence[str], on: object = None) -> None:
@@ -74,13 +77,23 @@ class SiteProcesses:
         self._running[name] = launch(list(command), **options)
 
     def kill(self, name: str, down_seconds: float) -> None:
-        """Kill a part without warning, wait, start it as it was and wait until it is ready."""
+        """Kill a part without warning; it is started again as it was, after a while."""
         part = self._parts[name]
-        process = self._running.pop(name)
+        process = self._running.pop(name, None)
+        if process is None:
+            raise EmulationError(f"{name} is down already")
         process.kill()
         process.wait()
+        self._restarts.append(self._restarter.submit(self._restart, part, down_seconds))
+
+    def _restart(self, part: _Part, down_seconds: float) -> None:
         time.sleep(down_seconds)
         self._start_part(part)
+
+    def wait_for_parts(self) -> None:
+        """Wait until all that were killed run again; raise if one does not."""
+        for restart in self._restarts:
+            restart.result()
 
     def _start_part(self, part: _Part) -> None:
         self._parts[part.name] = part
@@ -188,7 +201,7 @@ class SiteProcesses:
 
     def check(self) -> None:
         """Raise if a part has failed."""
-        for name, process in self._running.items():
+        for name, process in list(self._running.items()):
             if process.poll() not in (None, 0):
                 raise PartFailed(
                     name, f"ended with code {process.returncode}\n{self._last_words(name)}"

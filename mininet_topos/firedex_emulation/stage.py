@@ -49,7 +49,10 @@ class Stage(Protocol):
         """Cut a link, or restore it."""
 
     def kill(self, part: str, down_seconds: float) -> None:
-        """Kill a part, and start it again after a while; returns when it runs."""
+        """Kill a part at once, and have it started again after a while, beside what goes on."""
+
+    def wait_for_parts(self) -> None:
+        """Wait until all that were killed run again; raise if one does not."""
 
     def link_facts(self) -> Mapping[str, Sequence[str]]:
         """The queues as they are set up, read back: by switch, a line for each class."""

@@ -18,6 +18,8 @@ __all__: list[str] = []
 
 POLL_SECONDS = 0.02
 RETRY_SECONDS = 0.25
+REPORT_SECONDS = 30.0
+"""Reports go over the same links as events, and no model counts them."""
 
 
 class Visits:
@@ -85,6 +87,7 @@ class Visits:
             address=orders.address,
             role=wanted.role,
             transport=self.transport,
+            report_seconds=REPORT_SECONDS,
             source_address=orders.source_address,
             gateway=orders.gateway,
         )

@@ -70,8 +70,12 @@ class SwitchStage:
         self._network.set_link(one, other, up=up)
 
     def kill(self, part: str, down_seconds: float) -> None:
-        """Kill a part, and start it again after a while; returns when it runs."""
+        """Kill a part at once, and have it started again after a while, beside what goes on."""
         self._processes.kill(part, down_seconds)
+
+    def wait_for_parts(self) -> None:
+        """Wait until all that were killed run again; raise if one does not."""
+        self._processes.wait_for_parts()
 
     def link_facts(self) -> Mapping[str, Sequence[str]]:
         """What ``tc`` says of the ports to subscribers."""

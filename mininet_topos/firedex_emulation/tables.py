@@ -85,6 +85,7 @@ def _changes(measured: Sequence[WayMeasurement]) -> Table:
     table.add_column("what")
     for heading in ("at", "in force after", "all moved after", "lost of class 0"):
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("trouble")
     for way in measured:
         for row in way.reconfigurations:
             table.add_row(
@@ -93,6 +94,7 @@ def _changes(measured: Sequence[WayMeasurement]) -> Table:
                 f"{row.at_seconds:.1f} s",
                 delay_text(row.acknowledged_seconds),
                 delay_text(row.moved_seconds),
-                str(row.lost_highest),
+                "–" if row.lost_highest is None else str(row.lost_highest),
+                escape(row.trouble or ""),
             )
     return table

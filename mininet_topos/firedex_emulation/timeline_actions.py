@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from firedex.service_access import ServiceAccess, ServiceAccessError
-from firedex.wire import Network, from_plain, to_json
+from firedex.wire import Network, Switch, from_plain, to_json
 from firedex.wire.incident import PhaseChange
 from firedex.wire.timeline import BandwidthChange, LinkChange, PartKill, PhaseBegins, TimelineEvent
 from firedex_emulation.errors import EmulationError
@@ -60,13 +60,21 @@ def _set_bandwidth(service: ServiceAccess, event: BandwidthChange) -> int | None
     plain = json.loads(service.ask("GET", "/v1/network").body)["network"]
     network = from_plain(Network, plain)
     switches = tuple(
-        replace(each, bandwidth_bits_per_second=event.bandwidth_bits_per_second)
-        if each.id == event.switch
-        else each
+        _with_bandwidth(each, event.bandwidth_bits_per_second) if each.id == event.switch else each
         for each in network.switches
     )
     body = to_json(replace(network, switches=switches))
     return _changed(service, "PUT", "/v1/network", body)
+
+
+def _with_bandwidth(switch: Switch, bits_per_second: float) -> Switch:
+    """The guarantees of its classes shrink with it; the burst was at least a packet, and stays."""
+    share = bits_per_second / switch.bandwidth_bits_per_second
+    return replace(
+        switch,
+        bandwidth_bits_per_second=bits_per_second,
+        guaranteed_bits_per_second=switch.guaranteed_bits_per_second * min(share, 1.0),
+    )
 
 
 def _changed(service: ServiceAccess, method: str, path: str, body: str) -> int | None:

@@ -16,11 +16,16 @@ Span = tuple[float, float | None]
 
 def presence(scenario: Scenario, subscriber: str) -> tuple[Span, ...]:
     """When a subscriber is there: from and to, the last one without an end if it stays."""
-    moves = sorted(
-        (event.at_seconds, isinstance(event, Join))
+    mine = (
+        event
         for event in scenario.timeline
         if isinstance(event, Join | Leave) and event.subscriber == subscriber
     )
+    # Sorting is stable: of two at the same time, the one that is written first comes first.
+    moves = [
+        (event.at_seconds, isinstance(event, Join))
+        for event in sorted(mine, key=lambda event: event.at_seconds)
+    ]
     began: float | None = None if moves and moves[0][1] else 0.0
     spans: list[Span] = []
     for at, comes in moves:

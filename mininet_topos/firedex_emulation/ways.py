@@ -1,9 +1,11 @@
 """The ways of running a scenario that are compared, and what is built for each. Pure."""
 
 from dataclasses import replace
+from typing import get_args
 
 from firedex.service.desired_network import BUFFER_PACKETS, guaranteed_bits_per_second
 from firedex.wire import Buffer, Scenario, Switch, Transport
+from firedex.wire.timeline import KillablePart
 from firedex_controller.agent import burst_bytes
 from firedex_emulation.errors import EmulationError
 
@@ -51,6 +53,7 @@ def as_run(
             publishers=tuple(replace(each, transport=None) for each in scenario.publishers),
             subscribers=tuple(replace(each, transport=None) for each in scenario.subscribers),
         )
+    _check_names(scenario)
     if scenario.assignment is not None:
         raise EmulationError(
             "the scenario has an 'assignment'; emulations are planned by the service: leave it out"
@@ -85,3 +88,16 @@ def _switch(switch: Switch, classes: int) -> Switch:
         guaranteed_bits_per_second=switch.guaranteed_bits_per_second
         or guaranteed_bits_per_second(bandwidth, count),
     )
+
+
+def _check_names(scenario: Scenario) -> None:
+    """Parties and parts are processes side by side: each has a name of its own."""
+    taken = set(get_args(KillablePart))
+    names = [each.id for each in scenario.publishers] + [each.id for each in scenario.subscribers]
+    for name in names:
+        if name in taken:
+            raise EmulationError(
+                f"{name!r} names a publisher or subscriber and something else of the site; "
+                "an emulation needs names that differ"
+            )
+        taken.add(name)

@@ -47,7 +47,10 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 SOURCE = click.Path(exists=True, path_type=Path)
 
 
-@click.group(short_help="Learn, validate, calibrate, plan fleets on Spark.")
+@click.group(
+    short_help="Learn, validate, calibrate, plan fleets on Spark.",
+    epilog="Example: firedex spark plan-sites fleet.parquet --out plans",
+)
 def spark() -> None:
     """Jobs on Spark, here on all cores, or on a cluster by --master or spark-submit."""
 

@@ -57,7 +57,10 @@ def spark_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     with tempfile.TemporaryDirectory(prefix="firedex-spark-") as folder:
         builder = SparkSession.builder.appName(f"firedex {name}")
-        settings = SETTINGS if submitted else {**SETTINGS, **_own(Path(folder), memory)}
+        settings = dict(SETTINGS) if submitted else {**SETTINGS, **_own(Path(folder), memory)}
+        if not submitted and (master is None or LOOPBACK in master):
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+            settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         for key, value in settings.items():
             builder = builder.config(key, value)
         if not submitted:
@@ -73,8 +76,6 @@ def _own(folder: Path, memory: str) -> dict[str, str]:
     """What ``spark-submit`` would see to."""
     return {
         "spark.driver.memory": memory,
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}",

@@ -114,6 +114,7 @@ class _State:
     ) -> None:
         self._spark, self._predictions, self._bounds = spark, predictions, bounds
         self._files, self._sums = folder / "files", folder / "sums"
+        self._everything = folder / "everything-anew"
         self._files.mkdir(parents=True, exist_ok=True)
         self._sums.mkdir(parents=True, exist_ok=True)
 
@@ -127,13 +128,12 @@ class _State:
             if not files:
                 return None
             windows = fixed_windows(files, WINDOW_SECONDS)
-            stale = [w for w in windows if fresh & {piece.path for piece in w.pieces}]
+            anew = self._everything.exists()
+            stale = [w for w in windows if anew or fresh & {piece.path for piece in w.pieces}]
             broken = self._sum_up(stale, slice_width(files))
             if not broken:
+                self._everything.unlink(missing_ok=True)
                 return self._validation(known, windows)
-            # its rows in other windows go too
-            fresh |= {str(bad.file) for bad in broken}
-            fresh |= {p.path for w in stale for p in w.pieces}
             self._leave_out(broken)
 
     def _note(self, number: int, paths: list[Path]) -> None:
@@ -145,6 +145,8 @@ class _State:
         self._write_files(f"batch-{number:08}", good, left_out)
 
     def _leave_out(self, broken: Sequence[BadFile]) -> None:
+        """Rows of theirs may be in any sum: all are made anew, also if we are killed meanwhile."""
+        self._everything.touch()
         for bad in broken:
             name = sha256(str(bad.file).encode()).hexdigest()[:16]
             self._write_files(f"broken-{name}", (), (bad,))

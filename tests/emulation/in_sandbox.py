@@ -10,7 +10,7 @@ import pytest
 from firedex_emulation.sandbox import run_in_sandbox
 
 HERE = Path(__file__).parent
-SHARED = [HERE, HERE.parent / "controller"]
+SHARED = [HERE, HERE.parent / "controller", HERE.parent / "dashboard"]
 MOST_SECONDS = 240.0
 
 

@@ -23,11 +23,11 @@ from firedex.wire.timeline import (
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VISITORS, VISITS = 5, 5
-CHURN_SECONDS = 44
+CHURN_SECONDS = 38
 PARTS = ("switch-agent", "controller", "service", "gateway", "broker")
-KILL_EVERY_SECONDS = 8.0
-LINK_DOWN, LINK_UP = 30.0, 38.0
-LONGEST_DETOUR_SECONDS = 8.0
+KILL_EVERY_SECONDS = 7.0
+LINK_DOWN, LINK_UP = 26.0, 34.0
+LONGEST_DETOUR_SECONDS = 7.0
 
 
 def visitor(number: int) -> Subscriber:
@@ -53,9 +53,9 @@ def campus() -> Scenario:
     ]
     for number in range(VISITORS):
         for visit in range(VISITS):
-            at = 1.0 + number * 1.6 + visit * 8.0
+            at = 1.0 + number * 1.3 + visit * 6.5
             timeline.append(Join(at_seconds=at, subscriber=f"visitor{number}"))
-            timeline.append(Leave(at_seconds=at + 5.0, subscriber=f"visitor{number}"))
+            timeline.append(Leave(at_seconds=at + 4.0, subscriber=f"visitor{number}"))
     return replace(
         scenario,
         transport="udp",

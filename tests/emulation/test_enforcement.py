@@ -21,6 +21,7 @@ FITTING_CLASSES = 3
 """2.5 times the trunk in 8 or 9 equal flows: three of them fit."""
 
 
+@pytest.mark.long
 def test_the_suite_that_the_fake_passes_passes_on_open_vswitch(tmp_path: Path) -> None:
     experiment("suite_on_ovs", str(SUITE), str(tmp_path / "suite"))
 
@@ -34,7 +35,7 @@ def calm_run(name: str, *arguments: str) -> Any:
     return seen
 
 
-@pytest.mark.parametrize("classes", [8, 9])
+@pytest.mark.parametrize("classes", [8, pytest.param(9, marks=pytest.mark.long)])
 def test_an_overfull_trunk_delivers_classes_strictly_in_order(classes: int) -> None:
     seen = calm_run("enforcement", str(classes))
     during_load = [delivered for delivered, _, _ in seen["with"]]
@@ -46,6 +47,7 @@ def test_an_overfull_trunk_delivers_classes_strictly_in_order(classes: int) -> N
     assert seen["with"][0][2] <= idle_delay + 0.002
 
 
+@pytest.mark.long
 def test_without_rules_the_same_load_shows_no_order() -> None:
     delivered = [share for _, share, _ in calm_run("enforcement", "8", "without")["without"]]
     assert max(delivered) - min(delivered) < 0.05
@@ -64,6 +66,7 @@ def test_meters_take_their_share_of_every_size_and_of_nobody_else() -> None:
         assert out / sent == pytest.approx(1 - sum(by_size) / 2, abs=0.02), drop_rate
 
 
+@pytest.mark.long
 def test_a_thousand_flows_change_and_not_one_packet_is_lost() -> None:
     seen = calm_run("replacement")
     assert seen["lost"] == 0
@@ -76,6 +79,7 @@ def test_a_thousand_flows_change_and_not_one_packet_is_lost() -> None:
         assert core["bundled"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", [RYU, "os-ken"])
 def test_whatever_goes_away_comes_back_as_it_was(framework: str) -> None:
     seen = experiment("outages", framework)

@@ -33,7 +33,7 @@ def run(framework: str, scenario: str, *checks: str) -> Any:
 @pytest.fixture(
     params=[
         ("os-ken", "building", "broadcasts"),
-        ("os-ken", "campus", *FULL),
+        pytest.param(("os-ken", "campus", *FULL), marks=pytest.mark.long),
         pytest.param(("ryu", "campus", *SHORT), marks=[RYU, pytest.mark.long]),
     ],
     ids=["building", "campus", "campus on ryu"],
@@ -70,6 +70,7 @@ def test_a_broadcast_reaches_everybody_once_and_then_it_is_quiet(seen: Any) -> N
     assert CALLS_PER_SECOND < found["idle_most"] < MOST_IDLE_PACKETS
 
 
+@pytest.mark.long
 def test_traffic_goes_around_a_failed_link_and_back(campus_of_both: Any) -> None:
     found = campus_of_both["failing_link"]
     assert found["links_missing"] == 1
@@ -79,12 +80,14 @@ def test_traffic_goes_around_a_failed_link_and_back(campus_of_both: Any) -> None
     assert found["heard_least"] > 0.8 * found["shouts"]
 
 
+@pytest.mark.long
 def test_traffic_goes_around_a_link_that_loses_everything_in_silence(campus: Any) -> None:
     found = campus["silent_link"]
     assert 1 < found["outage_seconds"] < 5
     assert found["most_copies"] == 1, "it comes back, and closes no loop"
 
 
+@pytest.mark.long
 def test_a_link_that_comes_late_closes_no_loop(campus: Any) -> None:
     found = campus["late_link"]
     assert found["most_copies"] == 1
@@ -92,6 +95,7 @@ def test_a_link_that_comes_late_closes_no_loop(campus: Any) -> None:
     assert found["idle_most"] < 2 * MOST_IDLE_PACKETS
 
 
+@pytest.mark.long
 def test_ports_between_switches_are_shaped(campus: Any) -> None:
     found = campus["shaped_links"]
     assert found["shaped"] == {"core1": 2, "core2": 0, "hall1": 1, "hall2": 1}
@@ -101,6 +105,7 @@ def test_ports_between_switches_are_shaped(campus: Any) -> None:
     assert found["met_seconds"] < 5
 
 
+@pytest.mark.long
 def test_queues_towards_who_is_no_neighbour_are_refused_by_name(campus: Any) -> None:
     found = campus["shaped_links"]
     assert found["wrong"] == [409, {"error": "no link from 'hall1' to 'hall2' is known"}]
@@ -108,12 +113,14 @@ def test_queues_towards_who_is_no_neighbour_are_refused_by_name(campus: Any) -> 
     assert found["version"] == 1
 
 
+@pytest.mark.long
 def test_a_configuration_is_changed_while_a_link_is_down(campus: Any) -> None:
     found = campus["late_link"]
     assert found["changed"] == [200, 200]
     assert found["leaves"] == 4
 
 
+@pytest.mark.long
 def test_nothing_is_lost_while_the_controller_is_away_and_comes_back(campus: Any) -> None:
     found = campus["controller_killed"]
     assert found["lost"] == 0
@@ -122,6 +129,7 @@ def test_nothing_is_lost_while_the_controller_is_away_and_comes_back(campus: Any
     assert found["back_seconds"] < 5
 
 
+@pytest.mark.long
 def test_a_host_that_moves_is_followed_after_one_packet(campus: Any) -> None:
     plugged, taken = campus["moving_hosts"]["plugged"], campus["moving_hosts"]["taken"]
     assert plugged["before"] == "hall1"

@@ -145,6 +145,7 @@ def test_after_success_in_the_run_after_one_that_was_killed(before: Traces, jour
     assert not list(journals.iterdir())
 
 
+@pytest.mark.long
 def test_a_live_run_is_not_touched(before: Traces, journals: Path) -> None:
     settings = machine_settings()
     process = emulate("--duration", "20")

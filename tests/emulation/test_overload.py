@@ -11,7 +11,7 @@ from emulated import Ways, by_class, emulated
 from firedex.scenario_file import read_scenario
 from firedex.wire import Buffer, Scenario
 
-SECONDS = 10
+SECONDS = 8
 DEADLINE_SECONDS = 0.5
 ALL = "none,priority,firedex"
 PACKETS_PER_SECOND = {"high-rise": 430, "warehouse": 530}

@@ -11,7 +11,11 @@ import pytest
 from firedex_emulation.sandbox import run_in_sandbox
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TOPOLOGIES = ("big-switch", "building", "campus")
+TOPOLOGIES = [
+    "big-switch",
+    pytest.param("building", marks=pytest.mark.long),
+    pytest.param("campus", marks=pytest.mark.long),
+]
 MACHINE_SECONDS = 0.003
 """What hosts and scheduling may add to a round trip on a machine that has other things to do."""
 
@@ -89,7 +93,7 @@ def test_a_trunk_has_its_bandwidth_without_a_controller(inside: Callable[..., An
     assert inside("trunk_rate") == pytest.approx(2e6, rel=0.1)
 
 
-@pytest.mark.parametrize("seconds", [0.005, 0.02])
+@pytest.mark.parametrize("seconds", [0.005, pytest.param(0.02, marks=pytest.mark.long)])
 def test_a_delay_is_real_and_frames_come_through_unchanged(
     seconds: float, inside: Callable[..., Any]
 ) -> None:

@@ -4,6 +4,7 @@ The one shared fake of these tests: HTTP, server-sent events, ETags and all; pla
 """
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -165,6 +166,14 @@ class _Handler(BaseHTTPRequestHandler):
             found = self.service.configuration(name if kind == "subscribers" else "")
             self._say(200, to_json(found))
 
+    def do_DELETE(self) -> None:
+        if self._refused():
+            return
+        with self.service.changed:
+            gone = self.service.subscribers.pop(self.path.split("/")[3], None)
+            self.service._next()
+        self._say(404 if gone is None else 202, {})
+
     def do_POST(self) -> None:
         if self._refused():
             return
@@ -234,7 +243,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_service(service: FakeService, port: int = 0) -> Iterator[str]:
+def running_service(
+    service: FakeService, port: int = 0, *, tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """The fake behind HTTP; its URL. Left and entered again with its port, it has restarted."""
     stopping_ = threading.Event()
 
@@ -243,10 +254,12 @@ def running_service(service: FakeService, port: int = 0) -> Iterator[str]:
 
     Handler.service = service
     with _Server(("127.0.0.1", port), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="fake service")
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
+            yield f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_address[1]}"
         finally:
             stopping_.set()
             server.shutdown()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,10 +14,13 @@ from firedex.wire import LogUtility, Subscription
 from firedex_clients import Event, flow_set
 from firedex_clients.client_plan import ClientPlan, PlannedFlow
 from firedex_clients.connection_loop import ConnectionLoop, Timer
+from firedex_clients.duplicates import Seen
+from firedex_clients.event import UNMANAGED_FLOW
 from firedex_clients.flow_connection import FlowSettings, Wanted
 from firedex_clients.flow_filters import FlowFilters
 from firedex_clients.flow_set import FlowSet, Place
 from firedex_clients.flow_statistics import FlowStatistics
+from firedex_clients.plan_file import read_plan
 from firedex_clients.subscriptions import Subscriptions
 
 # -- MQTT versions ---------------------------------------------------------------------------------
@@ -211,11 +215,11 @@ def _flow(**changes: Any) -> dict[str, Any]:
 # -- callbacks -------------------------------------------------------------------------------------
 
 
-def deliver(subscriptions: Subscriptions, sequence: int) -> None:
+def deliver(subscriptions: Subscriptions, sequence: int, *, retained: bool = False) -> None:
     stamp = EventStamp(origin=b"12345678", sequence=sequence, published_at_nanoseconds=1)
     place = Place(FakeConnection(PlannedFlow(**_flow())), PlannedFlow(**_flow()), 1)
     place.connection.want(Wanted(filter="t", number=1, qos=0, retained=True))
-    subscriptions.deliver(place, "t", b"x", 0, False, [stamp.to_property()], None)
+    subscriptions.deliver(place, "t", b"x", 0, retained, [stamp.to_property()], None)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(3)])
@@ -242,6 +246,71 @@ def test_an_event_whose_number_cannot_be_believed_is_as_one_without() -> None:
     for sequence in (1, 2**30, 2, 2):
         deliver(subscriptions, sequence)
     assert [event.event_id is not None for event in told] == [True, False, True]
+
+
+# -- retained events -------------------------------------------------------------------------------
+
+
+def seen_of(*events: int | tuple[int]) -> tuple[list[bool | None], int]:
+    """What is new of these numbers (retained: in a tuple), and how many are missing."""
+    seen = Seen()
+    found = [
+        seen.is_new("t", b"o", each)
+        if isinstance(each, int)
+        else seen.is_new_retained("t", b"o", *each)
+        for each in events
+    ]
+    return found, seen.missing
+
+
+@pytest.mark.parametrize(
+    ("events", "new", "missing"),
+    [
+        (((5,), 1000, 1001), [True, True, True], 0),  # it is old: nothing is missing between
+        ((1, 2, (900,), 3), [True, True, True, True], 0),  # of another filter's late subscription
+        (((5,), (5,), 5, 5), [True, False, False, False], 0),  # once, however it comes
+        ((1, 2, (2,)), [True, True, False], 0),
+        ((1, (4,), 5), [True, True, True], 2),  # 2 and 3; 4 has come
+        ((1, 4, (3,)), [True, True, True], 1),  # 2
+        ((1, (4,), 2, 3, 4, (4,)), [True, True, True, True, False, False], 0),
+        ((1, (2**30,), 2), [True, True, True], 0),
+    ],
+)
+def test_a_retained_event_makes_no_gap_and_comes_once(
+    events: tuple[int | tuple[int], ...], new: list[bool], missing: int
+) -> None:
+    assert seen_of(*events) == (new, missing)
+
+
+def test_a_retained_event_opens_no_stream() -> None:
+    told: list[Event] = []
+    subscriptions = Subscriptions(FlowStatistics("crew"))
+    made = subscriptions.add(Subscription(filter="t", utility=LogUtility(weight=1.0)), told.append)
+    deliver(subscriptions, 1, retained=True)
+    deliver(subscriptions, 100)
+    assert (len(told), made.seen.missing) == (2, 0)
+
+
+# -- statistics ------------------------------------------------------------------------------------
+
+
+def test_the_plain_connection_is_no_flow_to_report_of() -> None:
+    """The service refuses a batch that names it, and with it what is said of flows."""
+    statistics = FlowStatistics("crew")
+    for flow in (3, UNMANAGED_FLOW):
+        statistics.count(Event("t", "t", b"x", flow, 0, 1, None, None, 0.0))
+        statistics.missing(flow, "t", 1)
+    assert [each.flow for each in statistics.take(None)] == [3]
+
+
+# -- the plan on disk ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"not JSON", b"\xff\xfe\0", b"[" * 100_000])
+def test_a_plan_that_cannot_be_read_is_as_none(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(content)
+    assert read_plan(file) is None
 
 
 # -- commands --------------------------------------------------------------------------------------

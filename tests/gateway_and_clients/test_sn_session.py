@@ -9,7 +9,7 @@ from firedex.gateway import broker_packets as broker
 from firedex.gateway.broker_packets import BrokerEvent
 from firedex.gateway.event_counts import Totals
 from firedex.gateway.flow_buffer import BufferLimits
-from firedex.gateway.flow_table import ManagedFlow
+from firedex.gateway.flow_table import ManagedFlow, highest_qos
 from firedex.gateway.mqtt_packets import PacketKind, packet
 from firedex.gateway.sn_delivery import ASLEEP, MOST_REFUSALS, Outlet, SnDelivery
 from firedex.gateway.sn_session import ASK_SECONDS, SnSession
@@ -67,7 +67,7 @@ class Client:
     def __init__(self, **connect: Any) -> None:
         self.link, self.heard = FakeLink(), list[Message]()
         self.now, self.congested = 0.0, False
-        self.flow = ManagedFlow("crew", 0, 0.0)
+        self.flow: ManagedFlow | None = ManagedFlow("crew", 0, 0.0)
         self.session = SnSession(
             "client",
             lambda _: self.link,
@@ -75,6 +75,7 @@ class Client:
             lambda: self.congested,
             self._make_delivery,
             SnTopics({7: b"known/beforehand"}),
+            lambda: highest_qos(self.flow),
         )
         self.say(Connect(client_id="c", **{"duration_seconds": 30, **connect}))
         self.session.broker_accepted()
@@ -317,3 +318,16 @@ def test_an_event_is_delivered_in_the_window_in_which_it_leaves(client: Client) 
     client.congested = False
     client.session.delivery.drain(client.now)
     assert client.flow.counts.take_window()[b"a/b"].delivered == 1
+
+
+@pytest.mark.parametrize("planned", [0, 1, 2, None])
+def test_nobody_subscribes_above_the_quality_that_was_planned(
+    client: Client, planned: int | None
+) -> None:
+    if planned is None:
+        client.flow = None
+    else:
+        client.flow = ManagedFlow("crew", 0, 0.5, planned)
+    client.say(Subscribe(message_id=1, topic="a/#", qos=2))
+    expected = broker.subscribe(1, b"a/#", 2 if planned is None else planned, level=5)
+    assert client.link.sent == [expected]

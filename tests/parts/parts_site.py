@@ -101,13 +101,15 @@ def flow(
     drop_rate: float = 0.0,
     ports: tuple[int, int] = (20_000, 20_001),
     enforced_at: Any = "gateway",
+    qos: int = 2,
 ) -> Flow:
-    """A flow of the subscriber ``crew`` at ``address``."""
+    """A flow of the subscriber ``crew`` at ``address``; what is sent at QoS 1 and 2 is sure."""
     return Flow(
         subscriber="crew",
         flow=number,
         priority=number,
         drop_rate=drop_rate,
+        qos=qos,
         enforced_at=enforced_at,
         endpoints=FlowEndpoints(
             transport="tcp",

@@ -84,9 +84,13 @@ def test_a_good_answer_that_is_no_configuration_is_a_refusal(body: bytes) -> Non
         ServiceClient(url).configuration()
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8088", "localhost:8088", "https://127.0.0.1:8088"])
-def test_an_url_that_is_not_plain_http_is_refused(url: str) -> None:
-    with pytest.raises(ClientError):
+@pytest.mark.parametrize("url", ["127.0.0.1:8088", "localhost:8088", "ftp://127.0.0.1:8088"])
+def test_an_url_of_another_form_is_refused(url: str) -> None:
+    with pytest.raises(ClientError, match="http or https://HOST:PORT"):
         ServiceClient(url)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8088", "localhost:8088", "https://127.0.0.1:8088"])
+def test_a_controllers_url_that_is_not_plain_http_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="http://HOST:PORT"):
         ControllerClient(ControllerLink(url))

@@ -98,14 +98,33 @@ def test_a_change_is_timed_from_request_to_the_last_move(tmp_path: Path) -> None
     assert change.lost_highest == 1
 
 
-def test_an_outage_is_the_longest_silence_after_a_failure(tmp_path: Path) -> None:
+def test_an_outage_is_of_who_was_without_for_longest(tmp_path: Path) -> None:
     kept = [(e, t, at) for e, t, at in SMOKE if not BEGAN + 3 <= at < BEGAN + 4.55]
     record(tmp_path, "firedex", [(e, t, "smoke/#", at, 0.01) for e, t, at in kept])
     action = Action(what="gateway killed", kind="kill", asked_at=BEGAN + 3, done_at=BEGAN + 4.4)
-    way = measured(observed(scenario(), SMOKE, actions=[action]), tmp_path)
-    (outage,) = way.outages
-    assert (outage.priority, outage.lost) == (0, 16)
+    back = Action(what="a–b up", kind="link", asked_at=BEGAN + 6, done_at=BEGAN + 6)
+    way = measured(observed(scenario(), SMOKE, actions=[action, back]), tmp_path)
+    (outage,) = way.outages  # a link that comes back is no failure
+    assert (outage.priority, outage.lost, outage.whose) == (0, 16, "command smoke/#")
     assert outage.seconds == pytest.approx(1.6)
+    assert [change.lost_highest for change in way.reconfigurations] == [None, None]
+
+
+def test_who_joins_has_moved_when_it_is_in(tmp_path: Path) -> None:
+    record(tmp_path, "firedex", [])
+    plan = in_force(scenario(), 2, 3.5, {"smoke/#": 0, "heat/1": 1})
+    stay = Visit(
+        asked_at=BEGAN + 3,
+        ready_at=BEGAN + 5,
+        left_at=BEGAN + 12,
+        settled=((2, BEGAN + 5.0),),
+    )
+    way = measured(observed(scenario(), SMOKE, plans=[plan], visits=[stay]), tmp_path)
+    (change,) = way.reconfigurations
+    assert (change.kind, change.moved_seconds) == ("join", pytest.approx(2.0))
+    never = Visit(asked_at=BEGAN + 3, ready_at=BEGAN + 5, left_at=BEGAN + 12)
+    way = measured(observed(scenario(), SMOKE, plans=[plan], visits=[never]), tmp_path)
+    assert way.reconfigurations[0].moved_seconds is None
 
 
 def test_observations_come_back_from_their_file() -> None:

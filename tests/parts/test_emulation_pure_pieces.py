@@ -39,8 +39,8 @@ def test_what_links_take_is_not_the_hosts_own_time() -> None:
     assert host_seconds(slow, arrivals, 1000.0) == pytest.approx(0.002)  # lan and core: 10 ms each
 
 
-def test_without_probes_hosts_take_no_time() -> None:
-    assert host_seconds(SCENARIO, [], 1000.0) == 0.0
+def test_without_probes_host_time_is_not_known() -> None:
+    assert host_seconds(SCENARIO, [], 1000.0) is None
 
 
 # -- schedules -------------------------------------------------------------------------------------

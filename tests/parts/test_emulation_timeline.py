@@ -30,6 +30,7 @@ def with_timeline(*events: dict[str, Any]) -> Scenario:
         ([("leave", 3)], ((0.0, 3),)),
         ([("leave", 5), ("join", 2), ("join", 7)], ((2, 5), (7, None))),
         ([("leave", 2), ("join", 4), ("leave", 6)], ((0.0, 2), (4, 6))),
+        ([("join", 3), ("leave", 3)], ((3, 3),)),
     ],
 )
 def test_who_is_there_when(moves: list[tuple[str, float]], spans: object) -> None:
@@ -98,6 +99,20 @@ def test_an_assignment_is_refused() -> None:
     ]
     with pytest.raises(EmulationError, match="'assignment'"):
         as_run(from_plain(Scenario, plain), "firedex")
+
+
+def test_names_that_parts_have_are_refused() -> None:
+    plain = to_plain(scenario())
+    plain["subscribers"][0]["id"] = "gateway"
+    with pytest.raises(EmulationError, match="'gateway' names"):
+        as_run(from_plain(Scenario, plain), "firedex")
+
+
+def test_what_is_later_than_the_run_does_not_happen_and_is_said() -> None:
+    of = with_timeline({"kind": "leave", "at_seconds": 7, "subscriber": "command"})
+    orders = EmulationOrders(scenario=of, ways=["firedex"], framework="ryu", seconds=6, seed=1)
+    assert orders.as_run("firedex").timeline == ()
+    assert orders.not_reached() == ("not reached: leave at 7 s",)
 
 
 def test_ways_are_named() -> None:

@@ -32,6 +32,9 @@ class FakeController:
         self.pushes: list[int] = []
         self.at: dict[int, float] = {}
         self.hosts: list[dict[str, Any]] = []
+        self.switches: list[dict[str, Any]] = []
+        self.links: list[dict[str, Any]] = []
+        self.statistics: list[dict[str, Any]] = []
         self.capabilities: list[dict[str, Any]] = []
         self.lock = threading.Lock()
 
@@ -61,7 +64,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         controller = self.controller
         answers: dict[str, Any] = {
-            "/v1/topology": {"switches": [], "links": [], "hosts": controller.hosts},
+            "/v1/topology": {
+                "switches": controller.switches,
+                "links": controller.links,
+                "hosts": controller.hosts,
+            },
+            "/v1/statistics": {"switches": controller.statistics},
             "/v1/capabilities": controller.capabilities,
         }
         if controller.mood in ("hangs up", "away"):

@@ -1,12 +1,11 @@
 """Weights from feedback against the truth that it was drawn from, without Spark."""
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
+from feedback_fits import all_worths, by_cell, statistics_of
 from scipy.stats import spearmanr
 
 from firedex.planning import plan_scenario
@@ -15,46 +14,12 @@ from firedex_models import utility_of
 from firedex_spark.generated_feedback import FeedbackTruth, GeneratedFeedback, draw_feedback
 from firedex_spark.profile_files import changes_of, profiles_of
 from firedex_spark.rating_model import RatingCounts, fit_worth
-from firedex_spark.role_worth import STATISTICS, LearntWorth, fit_role
+from firedex_spark.role_worth import LearntWorth, fit_role
 
 BAR = FeedbackTruth(
     roles=("command", "crew", "medic", "police"), raters_of_a_role=300, ratings=200, seed=10
 )
 """The bar's: five points, rater bias and noise of standard deviation 1, 30 % top-of-scale."""
-
-
-def statistics_of(made: GeneratedFeedback) -> pd.DataFrame:
-    """As Spark sums them up."""
-    counted: Counter[tuple[Any, ...]] = Counter()
-    sums: dict[tuple[Any, ...], list[float]] = {}
-    for row in made.table.to_pylist():
-        kind, value = row["kind"], row["value"]
-        rated = kind == "rating"
-        key = (
-            row["role"],
-            row["phase"],
-            row["topic"],
-            row["other_topic"],
-            kind,
-            row["rater"] if rated else None,
-            int(value) if rated else 0,
-        )
-        counted[key] += 1
-        amount = np.log(value) if kind == "dwell" else value if kind == "acknowledgement" else 0.0
-        into = sums.setdefault(key, [0.0, 0.0])
-        into[0] += amount
-        into[1] += amount**2
-    rows = [(*key, count, *sums[key]) for key, count in counted.items()]
-    return pd.DataFrame(rows, columns=list(STATISTICS))
-
-
-def all_worths(made: GeneratedFeedback) -> list[LearntWorth]:
-    roles = statistics_of(made).groupby("role")
-    return [worth for role, rows in roles for worth in fit_role(str(role), rows)[0]]
-
-
-def by_cell(worths: list[LearntWorth]) -> dict[tuple[str, str, str], LearntWorth]:
-    return {(w.role, w.phase, w.topic): w for w in worths if w.topic is not None}
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +33,22 @@ def test_worths_are_recovered_and_their_intervals_hold(at_200: Any) -> None:
     true = np.array(list(made.worth.values()))
     worth = np.array([found[key].worth for key in made.worth])
     assert spearmanr(worth, true).statistic >= 0.95
+    assert 0.90 <= coverage(made, found) <= 0.98
+
+
+def coverage(made: GeneratedFeedback, found: dict[tuple[str, str, str], LearntWorth]) -> float:
     inside = [
         found[key].interval[0] <= truth <= found[key].interval[1]
         for key, truth in made.worth.items()
     ]
-    assert 0.90 <= np.mean(inside) <= 0.98
+    return float(np.mean(inside))
+
+
+@pytest.mark.long
+def test_intervals_hold_on_average_over_seeds() -> None:
+    """One draw of raters shifts all cells of a role together: a single seed may be well off."""
+    drawn = [draw_feedback(replace(BAR, seed=seed)) for seed in range(10, 16)]
+    assert 0.90 <= np.mean([coverage(made, by_cell(all_worths(made))) for made in drawn]) <= 0.98
 
 
 def test_shrinkage_is_better_than_each_cell_for_itself_at_five_ratings() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
+from feedback_fits import all_worths
 from simulated_deliveries import four_classes, write_simulated
-from test_rating_model import all_worths
 
 from firedex.scenario_file import read_scenario
 from firedex.wire import to_json, to_plain
@@ -169,7 +170,10 @@ def test_two_thousand_sites_of_five_hundred_equal_planning_on_one_machine(
 ) -> None:
     fleet = list(generated_fleet(2_000, 500))
     write_fleet(tmp_path / "fleet.parquet", fleet)
+    start = time.perf_counter()
     outcome = plan_sites(spark, tmp_path / "fleet.parquet", tmp_path / "out")
+    seconds = time.perf_counter() - start
+    print(f"{outcome.subscriptions / seconds:,.0f} subscriptions planned each second")
     assert (outcome.sites, outcome.subscriptions) == (2_000, 1_000_000)
     plans = pq.read_table(tmp_path / "out" / "plans").sort_by(BY_SUBSCRIPTION)
     by_site = dict(_by_site(plans))

@@ -40,7 +40,7 @@ from firedex_spark.validate_delays import Validation, validate_delays
 from firedex_spark.validate_stream import follow_delays
 
 pytestmark = pytest.mark.xdist_group("spark")
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 300.0
 SCENARIO = four_classes()
 
 
@@ -114,16 +114,38 @@ def test_bad_files_are_left_out_whole_however_late_that_shows(
 ) -> None:
     for file in simulated.glob("*.parquet"):
         shutil.copy(file, tmp_path)
-    broken = tmp_path / "zz-broken.parquet"
-    content = bytearray(next(simulated.glob("*.parquet")).read_bytes())
-    content[2_000:60_000] = bytes(58_000)
-    broken.write_bytes(content)  # its footer is whole
-    (tmp_path / "short.parquet").write_bytes(content[:500])
+    break_some(simulated, tmp_path)
     told: list[str] = []
     found = validate_delays(spark, tmp_path, said(), say=told.append)
     assert {bad.file.name for bad in found.left_out} == {"zz-broken.parquet", "short.parquet"}
     assert found.rows == whole.rows
     assert any("left out" in line and "zz-broken" in line for line in told)
+
+
+def break_some(records: Path, into: Path) -> None:
+    """A file whose footer alone is whole, and one that is cut short."""
+    content = bytearray(next(records.glob("*.parquet")).read_bytes())
+    content[2_000:60_000] = bytes(58_000)
+    (into / "zz-broken.parquet").write_bytes(content)
+    (into / "short.parquet").write_bytes(content[:500])
+
+
+def test_a_stream_too_leaves_bad_files_out(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    records.mkdir()
+    one, other = sorted(simulated.glob("*.parquet"))
+    shutil.copy(one, records)
+    break_some(simulated, records)
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    shutil.copy(other, records)
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert found[0].rows != whole.rows
+    assert found[-1].rows == whole.rows
+    left_out = {bad.file.name for bad in found[-1].left_out}
+    assert left_out == {"zz-broken.parquet", "short.parquet"}
 
 
 def test_a_stream_killed_and_started_again_finds_the_same(

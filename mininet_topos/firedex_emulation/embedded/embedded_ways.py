@@ -41,7 +41,7 @@ def _run_in(
             scenario=scenario, way=way, seconds=orders.seconds, seed=orders.seed, records=folder
         )
         with LoopbackStage(scenario, bounded=way != "none") as stage:
-            observation = conduct(stage, performance, say)
+            observation = conduct(stage, performance, say).with_notes(orders.not_reached())
         (folder / f"{way}-observation.json").write_text(observation.to_json())
         say("measuring")
         measured.append(measure_way(scenario, way, observation, folder))

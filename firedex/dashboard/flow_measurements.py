@@ -1,0 +1,74 @@
+"""What clients reported of their flows lately, and what it comes to for classes. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from firedex.wire import ClassPrediction, Statistics
+from firedex.wire.overview import ClassNow
+
+__all__ = ["FlowKey", "FlowMeasurement", "class_rows", "flow_measurements"]
+
+FlowKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowMeasurement:
+    """One flow within one window."""
+
+    delivered: int
+    missing: int
+    delay_mean_seconds: float | None
+    delay_p95_seconds: float | None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Delivered of all that there were, by their numbers."""
+        total = self.delivered + self.missing
+        return self.delivered / total if total else None
+
+
+def flow_measurements(reports: Iterable[Statistics]) -> dict[FlowKey, FlowMeasurement]:
+    """The last report of each flow by its own subscriber."""
+    return {
+        (report.subscriber, report.flow): FlowMeasurement(
+            delivered=sum(count.delivered_events or 0 for count in report.topics),
+            missing=sum(count.missing_events or 0 for count in report.topics),
+            delay_mean_seconds=report.delay_mean_seconds,
+            delay_p95_seconds=report.delay_p95_seconds,
+        )
+        for report in reports
+        if report.reporter == report.subscriber
+    }
+
+
+def class_rows(
+    predicted: Iterable[ClassPrediction],
+    priorities: Mapping[FlowKey, int],
+    measured: Mapping[FlowKey, FlowMeasurement],
+) -> tuple[ClassNow, ...]:
+    """Each class with what its flows measured: delays by delivered events, the worst percentile."""
+    flows: dict[int, list[FlowMeasurement]] = {}
+    for key, measurement in measured.items():
+        if key in priorities:
+            flows.setdefault(priorities[key], []).append(measurement)
+    return tuple(_class_row(each, flows.get(each.priority, [])) for each in predicted)
+
+
+def _class_row(predicted: ClassPrediction, flows: list[FlowMeasurement]) -> ClassNow:
+    delivered = sum(flow.delivered for flow in flows)
+    total = delivered + sum(flow.missing for flow in flows)
+    timed = [(f.delivered, f.delay_mean_seconds) for f in flows if f.delay_mean_seconds is not None]
+    weight = sum(events for events, _ in timed)
+    return ClassNow(
+        priority=predicted.priority,
+        subscriptions=predicted.subscriptions,
+        offered_events_per_second=predicted.offered_events_per_second,
+        predicted_delay_mean_seconds=predicted.delay_mean_seconds,
+        predicted_delay_p95_seconds=predicted.delay_p95_seconds,
+        predicted_success_rate=predicted.success_rate,
+        delay_mean_seconds=sum(e * d for e, d in timed) / weight if weight else None,
+        delay_p95_seconds=max(
+            (f.delay_p95_seconds for f in flows if f.delay_p95_seconds is not None), default=None
+        ),
+        success_rate=delivered / total if total else None,
+    )

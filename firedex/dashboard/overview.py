@@ -1,0 +1,105 @@
+"""Everything that the first page shows, put together from what the parts say. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+
+from firedex.dashboard.alerts import alerts, link_trouble, with_reasons
+from firedex.dashboard.flow_measurements import class_rows, flow_measurements
+from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
+from firedex.dashboard.link_shares import link_rows
+from firedex.dashboard.site_view import SiteView
+from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
+from firedex.wire.overview import Overview
+from firedex.wire.service_api import KeptHeartbeat, ServiceStatus
+
+__all__ = ["Observed", "Told", "overview"]
+
+MOST_LATE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What the controller says. ``asked``: there is one; ``error``: why it said nothing."""
+
+    asked: bool = False
+    error: str | None = None
+    topology: NetworkTopology | None = None
+    statistics: NetworkStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the parts told the service lately."""
+
+    reports: Iterable[Statistics] = ()
+    heartbeats: Iterable[KeptHeartbeat] = ()
+    observed: Observed = field(default_factory=Observed)
+    reduced_since: Mapping[str, datetime] = field(default_factory=dict)
+
+
+def overview(
+    status: ServiceStatus,
+    view: SiteView | None,
+    built: Network,
+    told: Told,
+    now_seconds: float,
+    zone: tzinfo | None = None,
+) -> Overview:
+    """The site at ``now_seconds``; ``built``: its network as it was built."""
+    now = datetime.fromtimestamp(now_seconds, UTC)
+    observed = told.observed
+    parts = [
+        *heartbeat_health(
+            told.heartbeats, [s.id for s in view.scenario.subscribers] if view else ()
+        ),
+        controller_health(observed.asked, observed.error),
+        *switch_health(observed.topology),
+    ]
+    common = {
+        "name": status.name,
+        "now_seconds": now_seconds,
+        "version": status.in_force_version,
+        "in_force_since": status.in_force_since,
+        "pending_changes": status.pending_changes,
+        "incident": status.incident,
+        "trouble": status.trouble,
+        "parts": tuple(parts),
+    }
+    if view is None:
+        said = alerts(now=now, trouble=status.trouble, late=(), links=(), classes=(), parts=parts)
+        return Overview(**common, alerts=said)  # type: ignore[arg-type]
+    measured = flow_measurements(told.reports)
+    classes = class_rows(view.prediction.classes, view.priorities, measured)
+    links = link_rows(
+        view.scenario.network,
+        built,
+        view.shares,
+        reduced_since=told.reduced_since,
+        topology=observed.topology,
+        statistics=observed.statistics,
+    )
+    troubles = {
+        (link.switch, link.towards): text
+        for link in links
+        if (text := link_trouble(link, now, zone)) is not None
+    }
+    late = with_reasons(view.late(measured), view.ways, troubles)
+    return Overview(
+        **common,  # type: ignore[arg-type]
+        utility=view.utility(measured),
+        classes=classes,
+        late=tuple(late[:MOST_LATE]),
+        late_in_all=len(late),
+        predicted_late=view.prediction.deadlines_missed,
+        links=links,
+        alerts=alerts(
+            now=now,
+            trouble=status.trouble,
+            late=late,
+            links=links,
+            classes=classes,
+            parts=parts,
+            zone=zone,
+        ),
+    )

@@ -1,0 +1,331 @@
+"""The four pages, without any data."""
+
+from typing import Any
+
+import dash_ag_grid as dag
+import dash_cytoscape as cyto
+from dash import dcc, html
+from dash.development.base_component import Component
+
+__all__ = ["aria", "history", "now", "subscriptions", "topology"]
+
+SECONDS = {"function": "firedexSeconds(params.value)"}
+SHARE = {"function": "firedexShare(params.value)"}
+THEME = (
+    "themeQuartz.withParams({fontSize: 14, backgroundColor: 'var(--card)', "
+    "foregroundColor: 'var(--ink)', headerTextColor: 'var(--soft)', borderColor: 'var(--line)', "
+    "accentColor: 'var(--accent)'})"
+)
+TIME = {"function": "firedexClock(params.value)"}
+
+
+def aria(**attributes: str) -> Any:
+    """Attributes for those who do not see the page; the components' types do not know them."""
+    return {f"aria-{name}": value for name, value in attributes.items()}
+
+
+def _card(title: str, name: str, *before: Component, wide: bool = False) -> html.Section:
+    return html.Section(
+        [html.H2(title, id=f"{name}-title"), *before, html.Div(id=name)],
+        className="card wide" if wide else "card",
+        **aria(labelledby=f"{name}-title"),
+    )
+
+
+def now() -> list[Component]:
+    """What is getting through, and what is not."""
+    return [
+        html.Div(id="figures", className="figures", **aria(live="polite")),
+        html.Div(
+            [
+                _card("Alerts", "alerts", wide=True),
+                _card("Miss their deadline", "late", wide=True),
+                _card("Classes", "classes", wide=True),
+                _card("Links", "links"),
+                _card("Health", "parts"),
+            ],
+            className="cards",
+        ),
+    ]
+
+
+def _grid(
+    name: str, columns: list[dict[str, Any]], key: str, label: str, height: str = "30rem"
+) -> html.Div:
+    grid = dag.AgGrid(
+        id=name,
+        columnDefs=columns,
+        rowData=[],
+        getRowId=key,
+        defaultColDef={
+            "resizable": True,
+            "minWidth": 84,
+            "wrapHeaderText": True,
+            "autoHeaderHeight": True,
+        },
+        columnSize="responsiveSizeToFit",
+        dashGridOptions={
+            "theme": {"function": THEME},
+            "rowSelection": {
+                "mode": "singleRow",
+                "checkboxes": False,
+                "enableClickSelection": True,
+            },
+            "animateRows": False,
+            "loading": False,
+        },
+        style={"height": height},
+    )
+    return html.Div(grid, role="region", **aria(label=label))
+
+
+def _column(field: str, title: str, **more: Any) -> dict[str, Any]:
+    return {"field": field, "headerName": title, **more}
+
+
+def _number(field: str, title: str, formatter: Any = None, **more: Any) -> dict[str, Any]:
+    made = _column(field, title, type="numericColumn", **more)
+    return {**made, "valueFormatter": formatter} if formatter else made
+
+
+def topology() -> list[Component]:
+    """Switches, links and hosts, coloured by load."""
+    return [
+        html.Div(
+            [
+                html.Section(
+                    [
+                        html.H2("Network"),
+                        html.P(id="network-legend", className="legend"),
+                        cyto.Cytoscape(
+                            id="network",
+                            layout={"name": "preset", "fit": True, "padding": 30},
+                            elements=[],
+                            stylesheet=[],
+                            minZoom=0.2,
+                            maxZoom=3,
+                            autoRefreshLayout=True,
+                            responsive=True,
+                            style={"width": "100%", "height": "30rem"},
+                        ),
+                    ],
+                    className="card wide",
+                ),
+                html.Section(
+                    [
+                        html.H2("Switches"),
+                        _grid(
+                            "switches",
+                            [
+                                _column("id", "Switch"),
+                                _column("state", "State"),
+                                _number("load", "Load", SHARE),
+                                _column("bandwidth", "Bandwidth"),
+                                _number("hosts", "Hosts"),
+                            ],
+                            "params.data.id",
+                            "Switches",
+                            "18rem",
+                        ),
+                    ],
+                    className="card wide",
+                ),
+                _card("Choose a switch", "switch", wide=True),
+            ],
+            className="cards",
+        )
+    ]
+
+
+def subscriptions() -> list[Component]:
+    """Who wants what; what a change would do, before it is made."""
+    columns = [
+        _number(
+            "late_rank",
+            "Late",
+            {"function": "params.value ? 'late' : ''"},
+            sort="desc",
+            sortIndex=0,
+            minWidth=105,
+            cellClassRules={"late": "params.value"},
+        ),
+        _number("priority", "Class", sort="asc", sortIndex=1),
+        _column("filter", "Filter", minWidth=170, flex=2),
+        _column("subscriber", "Subscriber", minWidth=110, flex=1),
+        _number("weight", "Weight"),
+        _number("deadline_seconds", "Deadline", SECONDS),
+        _number("delay_p95_seconds", "p95 measured", SECONDS),
+        _number("predicted_delay_p95_seconds", "p95 predicted", SECONDS),
+        _number("success_rate", "Success measured", SHARE),
+        _number("predicted_success_rate", "Success predicted", SHARE),
+    ]
+    return [
+        html.Div(
+            [
+                html.Section(
+                    [
+                        html.H2("Subscriptions"),
+                        html.Label(
+                            "Find (any words; sort by a click on a heading)", htmlFor="find"
+                        ),
+                        dcc.Input(id="find", type="text", placeholder="floor/7 crew"),
+                        _grid(
+                            "subscriptions",
+                            columns,
+                            "params.data.subscriber + ' ' + params.data.filter",
+                            "Subscriptions",
+                        ),
+                        html.Button("Export CSV", id="export-subscriptions"),
+                    ],
+                    className="card wide",
+                ),
+                _change_form(),
+                _phase_form(),
+                _preview(),
+            ],
+            className="cards",
+        )
+    ]
+
+
+def _change_form() -> html.Section:
+    return html.Section(
+        [
+            html.H2("Change a subscription"),
+            html.P("Choose one in the table.", id="chosen"),
+            html.Label("Weight of its utility", htmlFor="weight"),
+            dcc.Input(id="weight", type="number", min=0, step="any"),
+            html.Label("Deadline in seconds (empty: none)", htmlFor="deadline"),
+            dcc.Input(id="deadline", type="number", min=0, step="any"),
+            html.Div(
+                [
+                    html.Button("What would it do?", id="preview-change", className="main"),
+                    html.Button("What would its removal do?", id="preview-removal"),
+                ],
+                className="buttons",
+            ),
+        ],
+        id="change-form",
+        className="card",
+    )
+
+
+def _phase_form() -> html.Section:
+    return html.Section(
+        [
+            html.H2("Change the phase"),
+            html.P(id="phases"),
+            html.Label("Phase", htmlFor="phase"),
+            dcc.Input(id="phase", type="text"),
+            html.Div(
+                [
+                    html.Label("Title of the incident", htmlFor="incident-title"),
+                    dcc.Input(id="incident-title", type="text"),
+                ],
+                id="opening",
+                hidden=True,
+            ),
+            html.Div(
+                html.Button("What would it do?", id="preview-phase", className="main"),
+                className="buttons",
+            ),
+        ],
+        id="phase-form",
+        className="card",
+        hidden=True,
+    )
+
+
+def _preview() -> html.Section:
+    return html.Section(
+        [
+            html.H2("What it would do"),
+            html.Div(id="preview", **aria(live="polite")),
+            html.Div(
+                [
+                    html.Button("Apply", id="apply", className="main"),
+                    html.Button("Discard", id="discard"),
+                ],
+                className="buttons",
+            ),
+        ],
+        id="preview-card",
+        className="card wide",
+        hidden=True,
+    )
+
+
+def history() -> list[Component]:
+    """How it came to be so."""
+    return [
+        html.Div(
+            [
+                html.Section(
+                    [
+                        html.H2("Delay and success"),
+                        dcc.RadioItems(
+                            id="period",
+                            options=[
+                                {"label": "10 minutes", "value": 600},
+                                {"label": "an hour", "value": 3600},
+                                {"label": "6 hours", "value": 21600},
+                                {"label": "a day", "value": 86400},
+                            ],
+                            value=600,
+                            inline=True,
+                        ),
+                        html.Label("until (hours:minutes; empty: now)", htmlFor="until"),
+                        dcc.Input(id="until", type="text", debounce=True, placeholder="14:02"),
+                        dcc.Graph(
+                            id="replay",
+                            figure={"data": [], "layout": {"height": 360}},
+                            config={"displayModeBar": False, "responsive": True},
+                            style={"height": "400px"},
+                        ),
+                        html.Label("Moment", htmlFor="moment", id="moment-label"),
+                        dcc.Slider(
+                            id="moment",
+                            min=0,
+                            max=1,
+                            step=1,
+                            value=1,
+                            marks=None,
+                            updatemode="drag",
+                            allow_direct_input=False,
+                        ),
+                        html.Div(id="at-moment"),
+                        html.Div(
+                            [
+                                html.Button("Export CSV", id="export-history"),
+                                html.Button("Validation report", id="open-report"),
+                            ],
+                            className="buttons",
+                        ),
+                    ],
+                    className="card wide",
+                ),
+                html.Section(
+                    [
+                        html.H2("Configurations"),
+                        _grid(
+                            "configurations",
+                            [
+                                _number("version", "Plan", maxWidth=90),
+                                _column("created_at", "When", valueFormatter=TIME),
+                                _column("reason", "Why", minWidth=260, flex=2),
+                                _column("state", "State"),
+                                _number("planned_seconds", "Planned in", SECONDS),
+                                _number("pushed_seconds", "Pushed in", SECONDS),
+                            ],
+                            "String(params.data.version)",
+                            "Configurations",
+                            "26rem",
+                        ),
+                    ],
+                    className="card wide",
+                ),
+                _card("What changed (choose a configuration)", "difference", wide=True),
+            ],
+            className="cards",
+        )
+    ]

@@ -1,0 +1,134 @@
+"""A configuration in force, made ready to be looked at again and again. Pure.
+
+Made once for each configuration; what clients and switches say is laid over it every second.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from firedex.dashboard.flow_measurements import FlowKey, FlowMeasurement
+from firedex.dashboard.link_shares import Port, Shares, planned_shares, ports_on_way
+from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
+from firedex.wire.overview import LateSubscription, UtilityNow
+from firedex_models.utility import UtilityColumns
+
+__all__ = ["SiteView"]
+
+WORTHLESS = LinearUtility(weight=0.0)
+"""Of what has been removed since it was planned for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteView:
+    """``scenario``: what was planned for, utilities as the phase and budgets make them."""
+
+    configuration: Configuration
+    prediction: Prediction
+    scenario: Scenario
+
+    @cached_property
+    def priorities(self) -> Mapping[FlowKey, int]:
+        """The class of each flow."""
+        return {(flow.subscriber, flow.flow): flow.priority for flow in self.configuration.flows}
+
+    @cached_property
+    def shares(self) -> Shares:
+        """What classes take of each port, as planned."""
+        return planned_shares(self.scenario, self.prediction.subscriptions)
+
+    @cached_property
+    def ways(self) -> Mapping[str, tuple[Port, ...]]:
+        """The ports to each subscriber."""
+        return ports_on_way(self.scenario)
+
+    @cached_property
+    def _rows_of_flow(self) -> Mapping[FlowKey, list[int]]:
+        rows: dict[FlowKey, list[int]] = {}
+        for number, row in enumerate(self.prediction.subscriptions):
+            rows.setdefault((row.subscriber, row.flow), []).append(number)
+        return rows
+
+    @cached_property
+    def _worth(self) -> UtilityColumns:
+        known = {
+            (subscriber.id, subscription.filter): subscription.utility
+            for subscriber in self.scenario.subscribers
+            for subscription in subscriber.subscriptions
+        }
+        return UtilityColumns(
+            [
+                known.get((row.subscriber, row.filter), WORTHLESS)
+                for row in self.prediction.subscriptions
+            ]
+        )
+
+    def utility(self, measured: Mapping[FlowKey, FlowMeasurement]) -> UtilityNow:
+        """Shares of all utility: predicted, and of those that were measured, measured."""
+        prediction, rows = self.prediction, self.prediction.subscriptions
+        most = prediction.maximum_utility
+        success = np.zeros(len(rows))
+        timely = np.zeros(len(rows))
+        known: list[int] = []
+        for key, flow in measured.items():
+            rate = flow.success_rate
+            if rate is None:
+                continue
+            for number in self._rows_of_flow.get(key, ()):
+                known.append(number)
+                success[number] = rate
+                timely[number] = not _is_late(rows[number], flow)
+        asked = sum(rows[number].maximum_utility for number in known)
+        worth = self._worth.of(success) if asked > 0 else success
+        return UtilityNow(
+            predicted=prediction.achieved_utility_rate,
+            predicted_timely=_share(prediction.timely_utility, most),
+            measured=_share(float(worth[known].sum()), asked) if asked > 0 else None,
+            measured_timely=(
+                _share(float((worth * timely)[known].sum()), asked) if asked > 0 else None
+            ),
+        )
+
+    def late(self, measured: Mapping[FlowKey, FlowMeasurement]) -> list[LateSubscription]:
+        """Those that miss their deadline, the latest first; what never comes is before all."""
+        found = list(_late_ones(self.prediction.subscriptions, measured))
+        found.sort(key=lambda one: (one.late_by_seconds is not None, -(one.late_by_seconds or 0.0)))
+        return found
+
+
+def _share(part: float, whole: float) -> float:
+    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 1.0
+
+
+def _is_late(row: SubscriptionPrediction, flow: FlowMeasurement) -> bool:
+    if row.deadline_seconds is None or flow.delay_p95_seconds is None:
+        return False
+    return flow.delay_p95_seconds > row.deadline_seconds
+
+
+def _late_ones(
+    rows: Iterable[SubscriptionPrediction], measured: Mapping[FlowKey, FlowMeasurement]
+) -> Iterable[LateSubscription]:
+    for row in rows:
+        deadline = row.deadline_seconds
+        if deadline is None:
+            continue
+        flow = measured.get((row.subscriber, row.flow))
+        p95 = flow.delay_p95_seconds if flow else None
+        if p95 is None and row.deadline_met is not False:
+            continue
+        if p95 is not None and p95 <= deadline:
+            continue  # what is measured counts for more than what is predicted
+        delay = p95 if p95 is not None else row.delay_p95_seconds
+        yield LateSubscription(
+            subscriber=row.subscriber,
+            filter=row.filter,
+            priority=row.priority,
+            deadline_seconds=deadline,
+            predicted_delay_seconds=row.delay_p95_seconds,
+            delay_p95_seconds=p95,
+            late_by_seconds=None if delay is None else max(delay - deadline, 0.0),
+            reason=row.reason if delay is None else None,
+        )

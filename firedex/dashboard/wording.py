@@ -1,0 +1,55 @@
+"""Figures as people say them. Pure."""
+
+from datetime import datetime, tzinfo
+
+__all__ = ["clock_text", "filter_words", "loss_text", "seconds_text", "share_text"]
+
+NAMED_LOSSES = (
+    (1 / 4, "a quarter of"),
+    (1 / 3, "a third of"),
+    (1 / 2, "half"),
+    (2 / 3, "two thirds of"),
+)
+NAMED_WITHIN = 0.02
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration, in the unit that suits it."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
+
+
+def share_text(share: float) -> str:
+    """A share in per cent."""
+    return f"{share * 100:.0f} %"
+
+
+def loss_text(lost: float) -> str:
+    """How much of something is gone, to stand before 'its'."""
+    if lost >= 0.995:
+        return "all"
+    for share, name in NAMED_LOSSES:
+        if abs(lost - share) <= NAMED_WITHIN:
+            return name
+    return f"{share_text(lost)} of"
+
+
+def clock_text(moment: datetime, now: datetime, zone: tzinfo | None = None) -> str:
+    """The time of day, with the date if it is another one; in the machine's zone by default."""
+    there, here = moment.astimezone(zone), now.astimezone(zone)
+    if there.date() == here.date():
+        return there.strftime("%H:%M")
+    return there.strftime("%d %b %H:%M")
+
+
+def filter_words(name: str) -> str:
+    """A topic filter as words: ``floor/7/smoke`` is floor 7 smoke."""
+    spoken = {"+": "any", "#": "all"}
+    return " ".join(spoken.get(level, level) for level in name.split("/") if level) or name

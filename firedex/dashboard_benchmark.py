@@ -1,0 +1,245 @@
+"""How soon the dashboard is useful, and how soon it shows what changed, in a headless browser.
+
+A site with 50 subscribers of 100 subscriptions each; every subscriber reports once a second.
+"""
+
+import http.client
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+
+from firedex.benchmarks.result import BenchmarkResult, Comparison, Report
+from firedex.dashboard_browser import headless_browser, missing_browser
+
+__all__ = ["dashboard_speed"]
+
+SUBSCRIBERS, SUBSCRIPTIONS = 50, 100
+VISITS, UPDATES, WATCH_SECONDS = 5, 20, 20.0
+PATIENCE_SECONDS = 120.0
+FIRST_PAINT_BAR_SECONDS, LATENCY_BAR_SECONDS, STUTTER_BAR_SECONDS = 2.0, 1.5, 0.25
+PROGRAM = "from firedex.service.command import serve; serve()"
+SITE = """\
+name: crowd
+transport: tcp
+topics: []
+network:
+  switches:
+    - {id: lan, managed: false, bandwidth_bits_per_second: 10000000000}
+    - {id: core, managed: true, bandwidth_bits_per_second: 20000000}
+  broker: {id: edge}
+"""
+FRAMES = """
+window.gaps = [];
+let last = performance.now();
+const next = (now) => { window.gaps.push(now - last); last = now; requestAnimationFrame(next); };
+requestAnimationFrame(next);
+"""
+
+
+class _Service:
+    def __init__(self, port: int) -> None:
+        self.port, self.url = port, f"http://127.0.0.1:{port}"
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            said = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {said[:200]!r}")
+        return json.loads(said)
+
+
+def dashboard_speed(report: Report) -> BenchmarkResult:
+    """First useful paint, update latency, and the smoothness of a large table."""
+    missing = missing_browser()
+    if missing:
+        raise RuntimeError(missing)
+    with _serving() as service, headless_browser() as driver:
+        report(f"registering {SUBSCRIBERS} subscribers of {SUBSCRIPTIONS} subscriptions")
+        _register(service)
+        flows = service.ask("GET", "/v1/configuration")["flows"]
+        with _reporting(service, flows):
+            report(f"visiting {VISITS} times with an empty cache")
+            paints = [_first_paint(driver, service.url) for _ in range(VISITS)]
+            report(f"{UPDATES} updates")
+            delays = [_update(driver, service, flows[0], n) for n in range(UPDATES)]
+            report(f"watching the table of subscriptions for {WATCH_SECONDS:g} s")
+            gaps = _frame_gaps(driver, service.url)
+    return BenchmarkResult(
+        name="dashboard",
+        comparisons=(
+            _within("first useful paint, cold", paints, FIRST_PAINT_BAR_SECONDS),
+            _within("from a report to the page", delays, LATENCY_BAR_SECONDS),
+            Comparison(
+                what=f"{SUBSCRIBERS * SUBSCRIPTIONS} subscriptions, an update a second: frames",
+                left="99th percentile between two frames",
+                left_value=sorted(gaps)[int(0.99 * len(gaps))],
+                right="bar",
+                right_value=STUTTER_BAR_SECONDS,
+                unit="s",
+                at_most=1.0,
+            ),
+        ),
+    )
+
+
+def _within(what: str, measured: list[float], bar: float) -> Comparison:
+    return Comparison(
+        what=what,
+        left=f"median of {len(measured)} (most {max(measured):.2f})",
+        left_value=statistics.median(measured),
+        right="bar",
+        right_value=bar,
+        unit="s",
+        at_most=1.0,
+    )
+
+
+@contextmanager
+def _serving() -> Iterator[_Service]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder) / "site.yaml"
+        site.write_text(SITE, "utf-8")
+        command = [sys.executable, "-c", PROGRAM, str(site), "--open"]
+        command += ["--listen", f"127.0.0.1:{port}", "--state", f"{folder}/state.sqlite"]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603  # our own
+        service = _Service(port)
+        try:
+            _until(lambda: _is_there(service), "the service")
+            yield service
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _is_there(service: _Service) -> bool:
+    try:
+        return bool(service.ask("GET", "/v1/health")["status"] == "ok")
+    except OSError:
+        return False
+
+
+def _until(ready: Any, what: str) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not ready():
+        if time.monotonic() > until:
+            raise RuntimeError(f"not within {PATIENCE_SECONDS:g} s: {what}")
+        time.sleep(0.01)
+
+
+def _register(service: _Service) -> None:
+    topics = [f"floor/{n}/sensor" for n in range(SUBSCRIPTIONS)]
+    service.ask(
+        "PUT",
+        "/v1/publishers/sensors",
+        {
+            "publisher": {
+                "id": "sensors",
+                "switch": "lan",
+                "publications": [{"topic": name, "rate_per_second": 0.2} for name in topics],
+            },
+            "topics": [{"name": name, "event_bytes": 100} for name in topics],
+        },
+    )
+    last = 0
+    for n in range(SUBSCRIBERS):
+        wanted = [
+            {
+                "filter": name,
+                "utility": {"kind": "log", "weight": 1.0 + (n + m) % 10},
+                "deadline_seconds": 1.0,
+            }
+            for m, name in enumerate(topics)
+        ]
+        subscriber = {"id": f"crew-{n}", "switch": "core", "subscriptions": wanted}
+        body = {"subscriber": subscriber, "address": f"10.0.{n // 250}.{n % 250 + 1}"}
+        last = service.ask("PUT", f"/v1/subscribers/crew-{n}", body)["change"]
+    _until(lambda: service.ask("GET", "/v1/status")["in_force_change"] >= last, "a plan for all")
+
+
+def _measured(flow: dict[str, Any], p95: float) -> dict[str, Any]:
+    return {
+        "reporter": flow["subscriber"],
+        "subscriber": flow["subscriber"],
+        "flow": flow["flow"],
+        "configuration_version": 1,
+        "window_start": datetime.now(UTC).isoformat(),
+        "window_seconds": 1.0,
+        "topics": [{"topic": "floor/1/sensor", "delivered_events": 10, "missing_events": 0}],
+        "delay_mean_seconds": p95 / 2,
+        "delay_p95_seconds": p95,
+    }
+
+
+@contextmanager
+def _reporting(service: _Service, flows: list[dict[str, Any]]) -> Iterator[None]:
+    """Every subscriber but the first says once a second what it measured."""
+    stop = threading.Event()
+
+    def run() -> None:
+        others = [flow for flow in flows if flow["subscriber"] != flows[0]["subscriber"]]
+        round_ = 0
+        while not stop.wait(1.0):
+            round_ += 1
+            service.ask(
+                "POST",
+                "/v1/statistics",
+                [_measured(flow, 0.01 + (round_ + n) % 50 / 1e4) for n, flow in enumerate(others)],
+            )
+
+    thread = threading.Thread(target=run, name="reports")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _first_paint(driver: webdriver.Chrome, url: str) -> float:
+    driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+    driver.get(f"{url}/dashboard/")
+    script = "return performance.getEntriesByName('firedex-first-useful-paint')[0]?.startTime ?? 0;"
+    _until(lambda: driver.execute_script(script), "the first useful paint")
+    return float(driver.execute_script(script)) / 1000
+
+
+def _update(driver: webdriver.Chrome, service: _Service, flow: dict[str, Any], n: int) -> float:
+    """From the moment a report is sent until the page shows it."""
+    p95 = 0.5 + n / 100
+    began = time.monotonic()
+    service.ask("POST", "/v1/statistics", [_measured(flow, p95)])
+    script = "return document.querySelector(arguments[0])?.textContent.includes(arguments[1]);"
+    row = f'#classes tr[data-class="{flow["priority"]}"] td.measured-p95'
+    _until(lambda: driver.execute_script(script, row, f"{p95:.2f} s"), "an update")
+    return time.monotonic() - began
+
+
+def _frame_gaps(driver: webdriver.Chrome, url: str) -> list[float]:
+    driver.get(f"{url}/dashboard/subscriptions")
+    rows = "return document.querySelectorAll('#subscriptions .ag-row').length;"
+    _until(lambda: driver.execute_script(rows) > 5, "the table")
+    driver.execute_script(FRAMES)
+    time.sleep(WATCH_SECONDS)
+    gaps: list[float] = driver.execute_script("return window.gaps;")
+    return [gap / 1000 for gap in gaps[1:]]

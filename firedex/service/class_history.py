@@ -1,0 +1,108 @@
+"""How each class has done, in steps of ten seconds: small enough to keep a day of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from firedex.service import tables
+from firedex.service.database import Database
+from firedex.wire import Statistics
+from firedex.wire.overview import ClassHistory
+
+__all__ = ["STEP_SECONDS", "count_in", "history"]
+
+STEP_SECONDS = 10.0
+KEPT_SECONDS = 24 * 3600.0
+_column = tables.class_history.c
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What several reports say of one class."""
+
+    version: int = 0
+    delivered: int = 0
+    missing: int = 0
+    timed: int = 0
+    delay_sum_seconds: float = 0.0
+    delay_p95_seconds: float | None = None
+
+    def add(self, report: Statistics) -> None:
+        delivered = sum(count.delivered_events or 0 for count in report.topics)
+        self.version = max(self.version, report.configuration_version)
+        self.delivered += delivered
+        self.missing += sum(count.missing_events or 0 for count in report.topics)
+        if report.delay_mean_seconds is not None:
+            self.timed += delivered
+            self.delay_sum_seconds += delivered * report.delay_mean_seconds
+        if report.delay_p95_seconds is not None:
+            self.delay_p95_seconds = max(self.delay_p95_seconds or 0.0, report.delay_p95_seconds)
+
+
+def count_in(
+    connection: Connection,
+    reports: Sequence[Statistics],
+    priority_of: Callable[[str, int], int | None],
+    now_seconds: float,
+) -> None:
+    """Add what clients say of their own flows to the present step."""
+    at = now_seconds // STEP_SECONDS * STEP_SECONDS
+    classes: dict[int, _Counted] = {}
+    for report in reports:
+        priority = priority_of(report.subscriber, report.flow)
+        if report.reporter == report.subscriber and priority is not None:
+            classes.setdefault(priority, _Counted()).add(report)
+    for priority, counted in classes.items():
+        _write(connection, at, priority, counted)
+    if classes:
+        too_old = _column.at_seconds < now_seconds - KEPT_SECONDS
+        connection.execute(delete(tables.class_history).where(too_old))
+
+
+def _write(connection: Connection, at: float, priority: int, counted: _Counted) -> None:
+    where = (_column.at_seconds == at) & (_column.priority == priority)
+    known = connection.execute(select(tables.class_history).where(where)).first()
+    if known is None:
+        connection.execute(
+            insert(tables.class_history).values(at_seconds=at, priority=priority, **asdict(counted))
+        )
+        return
+    p95 = [p for p in (known.delay_p95_seconds, counted.delay_p95_seconds) if p is not None]
+    connection.execute(
+        update(tables.class_history)
+        .where(where)
+        .values(
+            version=max(known.version, counted.version),
+            delivered=known.delivered + counted.delivered,
+            missing=known.missing + counted.missing,
+            timed=known.timed + counted.timed,
+            delay_sum_seconds=known.delay_sum_seconds + counted.delay_sum_seconds,
+            delay_p95_seconds=max(p95, default=None),
+        )
+    )
+
+
+def history(database: Database, from_seconds: float, to_seconds: float) -> list[ClassHistory]:
+    """Every step between two moments, in order; the 95th percentile is the worst flow's."""
+    chosen = (
+        select(tables.class_history)
+        .where(_column.at_seconds >= from_seconds, _column.at_seconds <= to_seconds)
+        .order_by(_column.at_seconds, _column.priority)
+    )
+    with database.reading() as connection:
+        rows = connection.execute(chosen).all()
+    return [
+        ClassHistory(
+            at=datetime.fromtimestamp(row.at_seconds, UTC),
+            seconds=STEP_SECONDS,
+            priority=row.priority,
+            configuration_version=row.version,
+            delivered_events=row.delivered,
+            missing_events=row.missing,
+            delay_mean_seconds=row.delay_sum_seconds / row.timed if row.timed else None,
+            delay_p95_seconds=row.delay_p95_seconds,
+        )
+        for row in rows
+    ]

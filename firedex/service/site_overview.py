@@ -1,0 +1,171 @@
+"""The site as people look at it: one answer for all who look within a quarter of a second."""
+
+import json
+import threading
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from sqlalchemy import select
+
+from firedex.dashboard.overview import Told, overview
+from firedex.dashboard.site_view import SiteView
+from firedex.service import tables
+from firedex.service.change_ledger import last_change
+from firedex.service.configuration_store import InForce
+from firedex.service.database import Database
+from firedex.service.network_watch import NetworkWatch
+from firedex.service.planning_scenario import planning_scenario, present_network
+from firedex.service.report_store import ReportStore
+from firedex.service.state_reader import StateReader
+from firedex.wire import Network, Scenario, SubscriberRegistration, SubscriptionPrediction
+from firedex.wire.overview import Overview, SubscriptionView
+from firedex.wire.service_api import ServiceStatus
+
+__all__ = ["SiteOverview", "subscription_views"]
+
+FRESH_SECONDS = 0.25
+LIVE_SECONDS = 30.0
+"""What was reported longer ago is not what is measured now."""
+MOST_NETWORK_CHANGES = 200
+
+
+class LookedAt(Protocol):
+    """What is looked at: the service, as far as it matters here."""
+
+    database: Database
+    network_watch: NetworkWatch
+    in_force: InForce | None
+
+    @property
+    def site(self) -> Scenario:
+        """What it was started with."""
+
+    def status(self) -> ServiceStatus:
+        """At a glance."""
+
+
+class SiteOverview:
+    """Looks at one service, and reads its state with ``reader``."""
+
+    def __init__(self, service: LookedAt, reader: StateReader) -> None:
+        self._service, self._reader = service, reader
+        self._lock = threading.Lock()
+        self._view: tuple[int, SiteView | None] = (0, None)
+        self._last: tuple[float, Overview] | None = None
+
+    def now(self) -> Overview:
+        """The site at this moment, or a quarter of a second ago."""
+        with self._lock:
+            if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
+                made = self._make()
+                self._last = (time.monotonic(), made)
+            return self._last[1]
+
+    def _make(self) -> Overview:
+        service, now = self._service, time.time()
+        reports = ReportStore(service.database)
+        view = self._present_view()
+        return overview(
+            service.status(),
+            view,
+            service.site.network,
+            Told(
+                reports=[each for _, each in reports.latest_of_clients(now - LIVE_SECONDS)],
+                heartbeats=reports.heartbeats(),
+                observed=service.network_watch.now().observed,
+                reduced_since=self._reduced_since(),
+            ),
+            now,
+        )
+
+    def _present_view(self) -> SiteView | None:
+        now = self._service.in_force
+        if now is None:
+            return None
+        if self._view[0] != now.version:
+            self._view = (now.version, self._make_view(now))
+        return self._view[1]
+
+    def _make_view(self, now: InForce) -> SiteView | None:
+        configuration = now.document.value()
+        if configuration.prediction is None:
+            return None
+        return SiteView(
+            configuration=configuration,
+            prediction=configuration.prediction,
+            scenario=planning_scenario(self._service.site, self._reader.read(), now.basis),
+        )
+
+    def _reduced_since(self) -> dict[str, datetime]:
+        """Since when, without a break, each switch has been said to have less bandwidth."""
+        column = tables.change.c
+        chosen = (
+            select(column.at_seconds, column.detail)
+            .where(column.action == "network")
+            .order_by(column.number.desc())
+            .limit(MOST_NETWORK_CHANGES)
+        )
+        with self._service.database.reading() as connection:
+            rows = connection.execute(chosen).all()
+        since: dict[str, datetime] = {}
+        still: set[str] | None = None
+        for row in rows:
+            reduced = set(json.loads(row.detail)["reduced"]) if row.detail else set()
+            still = reduced if still is None else still & reduced
+            if not still:
+                break
+            since |= dict.fromkeys(still, datetime.fromtimestamp(row.at_seconds, UTC))
+        return since
+
+    def network(self) -> Network:
+        """The network that is planned with."""
+        with self._lock:
+            return present_network(self._service.site, self._reader.read())
+
+    def subscriptions(
+        self, seen: frozenset[str]
+    ) -> tuple[str, tuple[SubscriptionView, ...] | None]:
+        """Every subscription, with a tag that differs when any does; none if ``seen`` has it."""
+        with self._lock:
+            view = self._present_view()
+            with self._service.database.reading() as connection:
+                version = view.configuration.version if view else 0
+                tag = f'"{version}-{last_change(connection)}"'
+                if tag in seen:
+                    return tag, None
+                state = self._reader.read_in(connection)
+        rows = view.prediction.subscriptions if view else ()
+        return tag, subscription_views(state.subscribers.values(), rows)
+
+
+def subscription_views(
+    registrations: Iterable[SubscriberRegistration], rows: Iterable[SubscriptionPrediction]
+) -> tuple[SubscriptionView, ...]:
+    """What is registered beside what is predicted for it."""
+    predicted = {(row.subscriber, row.filter): row for row in rows}
+    views = []
+    for registration in registrations:
+        subscriber = registration.subscriber
+        for wanted in subscriber.subscriptions:
+            row = predicted.get((subscriber.id, wanted.filter))
+            views.append(
+                SubscriptionView(
+                    subscriber=subscriber.id,
+                    role=subscriber.role,
+                    switch=subscriber.switch,
+                    filter=wanted.filter,
+                    utility=wanted.utility,
+                    qos=wanted.qos,
+                    deadline_seconds=wanted.deadline_seconds,
+                    flow=row.flow if row else None,
+                    priority=row.priority if row else None,
+                    drop_rate=row.drop_rate if row else None,
+                    predicted_delay_mean_seconds=row.delay_mean_seconds if row else None,
+                    predicted_delay_p95_seconds=row.delay_p95_seconds if row else None,
+                    predicted_success_rate=row.success_rate if row else None,
+                    deadline_met=row.deadline_met if row else None,
+                )
+            )
+    return tuple(views)

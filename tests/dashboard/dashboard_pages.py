@@ -1,0 +1,106 @@
+"""The dashboard in a browser, as a visitor uses it; conditions are awaited, never slept for."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+PATIENCE_SECONDS = 90
+T = TypeVar("T")
+
+
+class Pages:
+    """The pages of one service."""
+
+    def __init__(self, driver: webdriver.Chrome, url: str) -> None:
+        self.driver, self.url = driver, url
+
+    def visit(self, page: str = "", token: str | None = None) -> None:
+        """Go to a page as the bearer of ``token``, signed in already."""
+        self.driver.get(f"{self.url}/dashboard/{page}")
+        if token is not None:
+            self.driver.execute_script(
+                "sessionStorage.clear(); sessionStorage.setItem('firedex-token', arguments[0]);",
+                token,
+            )
+            self.driver.get(f"{self.url}/dashboard/{page}")
+
+    def go(self, page: str) -> None:
+        """By the link in the header."""
+        self.click(f"to-{page}")
+
+    def until(self, found: Callable[[], T], what: str) -> T:
+        waiting = WebDriverWait(
+            self.driver,
+            PATIENCE_SECONDS,
+            poll_frequency=0.05,
+            ignored_exceptions=[StaleElementReferenceException, WebDriverException],
+        )
+        return waiting.until(lambda _: found(), what)
+
+    def text(self, selector: str) -> str:
+        """The text of the first element there; empty if there is none."""
+        script = "return document.querySelector(arguments[0])?.textContent ?? '';"
+        return str(self.driver.execute_script(script, selector))
+
+    def until_text(self, selector: str, part: str) -> str:
+        return self.until(
+            lambda: text if part in (text := self.text(selector)) else "",
+            f"{part!r} in {selector}",
+        )
+
+    def click(self, name: str) -> None:
+        def clicked() -> bool:
+            self.driver.find_element(By.ID, name).click()
+            return True
+
+        self.until(clicked, f"a click on {name}")
+
+    def type(self, name: str, text: str) -> None:
+        field = self.until(lambda: self.driver.find_element(By.ID, name), name)
+        field.send_keys(Keys.CONTROL, "a")
+        field.send_keys(Keys.DELETE)
+        field.send_keys(text)
+
+    def cell(self, row: str, column: str) -> str:
+        """A cell of the table of subscriptions; ``row``: subscriber and filter."""
+        return self.text(f'#subscriptions .ag-row[row-id="{row}"] [col-id="{column}"]').strip()
+
+    def choose(self, row: str) -> None:
+        selector = f'#subscriptions .ag-row[row-id="{row}"] [col-id="filter"]'
+
+        def chosen() -> bool:
+            self.driver.find_element(By.CSS_SELECTOR, selector).click()
+            subscriber, _, name = row.partition(" ")
+            return self.text("#chosen") == f"{name} of {subscriber}"
+
+        self.until(chosen, f"the choice of {row}")
+
+    def class_figure(self, priority: int, column: str, table: str) -> str:
+        return self.text(f'#{table} tr[data-class="{priority}"] td.{column}')
+
+    def click_on(self, selector: str) -> None:
+        def clicked() -> bool:
+            self.driver.find_element(By.CSS_SELECTOR, selector).click()
+            return True
+
+        self.until(clicked, f"a click on {selector}")
+
+    def height(self) -> int:
+        """Of the whole page."""
+        return int(self.driver.execute_script("return document.documentElement.scrollHeight;"))
+
+    def settle(self) -> None:
+        """Wait until two pictures in a row are the same."""
+        last = [b""]
+
+        def same() -> bool:
+            now = self.driver.get_screenshot_as_png()
+            before, last[0] = last[0], now
+            return now == before
+
+        self.until(same, "a page that stands still")

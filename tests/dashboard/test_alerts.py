@@ -1,0 +1,161 @@
+"""Alerts in words, and the figures they follow from; no browser, no service."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from firedex.dashboard.alerts import alerts, link_trouble, with_reasons
+from firedex.dashboard.wording import clock_text, filter_words, loss_text, seconds_text
+from firedex.wire.overview import (
+    ClassNow,
+    ClassShare,
+    LateSubscription,
+    LinkNow,
+    PartHealth,
+)
+from firedex.wire.service_api import PushTrouble
+
+NOW = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
+SINCE = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)
+
+
+def late(**changes: Any) -> LateSubscription:
+    given: dict[str, Any] = {
+        "subscriber": "crew-7",
+        "filter": "floor/7/smoke",
+        "priority": 0,
+        "deadline_seconds": 0.5,
+        "predicted_delay_seconds": 0.3,
+        "delay_p95_seconds": 1.7,
+        "late_by_seconds": 1.2,
+    }
+    return LateSubscription(**{**given, **changes})
+
+
+def link(bandwidth: float = 5e6, planned: float = 1e6, **changes: Any) -> LinkNow:
+    given: dict[str, Any] = {
+        "switch": "s3",
+        "bandwidth_bits_per_second": bandwidth,
+        "full_bandwidth_bits_per_second": 10e6,
+        "reduced_since": SINCE,
+        "classes": (ClassShare(priority=0, planned_bits_per_second=planned),),
+    }
+    return LinkNow(**{**given, **changes})
+
+
+def said(**given: Any) -> list[str]:
+    everything: dict[str, Any] = {
+        "now": NOW,
+        "trouble": None,
+        "late": (),
+        "links": (),
+        "classes": (),
+        "parts": (),
+        "zone": UTC,
+    }
+    return [alert.text for alert in alerts(**{**everything, **given})]
+
+
+def test_a_late_subscription_is_said_with_the_link_that_has_lost_bandwidth() -> None:
+    troubles = {("s3", None): link_trouble(link(), NOW, UTC) or ""}
+    explained = with_reasons([late()], {"crew-7": (("s1", "s3"), ("s3", None))}, troubles)
+    assert said(late=explained, links=[link()]) == [
+        "floor 7 smoke is 1.2 s late for crew-7: link s3 has lost half its bandwidth since 14:02"
+    ]
+
+
+def test_a_link_elsewhere_is_no_reason() -> None:
+    troubles = {("s9", None): "link s9 is gone"}
+    (same,) = with_reasons([late()], {"crew-7": (("s3", None),)}, troubles)
+    assert same.reason is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "floor 7 smoke is 1.2 s late for crew-7"),
+        ({"delay_p95_seconds": None}, "floor 7 smoke is predicted to be 1.2 s late for crew-7"),
+        ({"late_by_seconds": None}, "floor 7 smoke does not arrive for crew-7"),
+    ],
+)
+def test_how_lateness_is_said(changes: dict[str, Any], words: str) -> None:
+    assert said(late=[late(**changes)]) == [words]
+
+
+def test_many_subscribers_of_a_filter_are_one_alert_and_many_filters_are_counted() -> None:
+    crowd = [late(subscriber=f"crew-{n}") for n in range(3)]
+    assert said(late=crowd) == ["floor 7 smoke is 1.2 s late for crew-0 and 2 more"]
+    many = [late(filter=f"floor/{n}/smoke") for n in range(8)]
+    texts = said(late=many)
+    assert len(texts) == 6
+    assert texts[-1] == "3 more filters miss their deadline"
+
+
+def test_links_without_late_subscriptions_warn_by_themselves() -> None:
+    assert said(links=[link()]) == ["link s3 has lost half its bandwidth since 14:02"]
+    full = link(bandwidth=10e6, planned=13e6)
+    assert said(links=[full]) == ["link s3 would need 130 % of its bandwidth"]
+    assert said(links=[link(bandwidth=10e6)]) == []
+
+
+def test_parts_that_are_silent_or_in_trouble() -> None:
+    silent = PartHealth(part="crew-2", kind="client", state="stale", seconds_ago=40.0)
+    gateway = PartHealth(part="gateway", kind="gateway", state="stale", seconds_ago=300.0)
+    switch = PartHealth(part="s3", kind="switch", state="trouble", detail="not connected")
+    well = PartHealth(part="crew-1", kind="client", state="well", seconds_ago=1.0)
+    assert said(parts=[well, silent, gateway, switch]) == [
+        "gateway has not been heard for 5 min",
+        "switch s3: not connected",
+        "client crew-2 has not been heard for 40 s",
+    ]
+    crowd = [
+        PartHealth(part=f"c{n}", kind="client", state="stale", seconds_ago=40.0) for n in range(6)
+    ]
+    assert said(parts=crowd) == ["6 clients have not been heard lately"]
+
+
+def test_the_network_not_following_comes_first() -> None:
+    trouble = PushTrouble(
+        error="503 not connected core", since=SINCE, attempts=3, next_attempt_seconds=2.0
+    )
+    texts = said(trouble=trouble, late=[late()])
+    assert texts[0] == ("the network does not follow the plan since 14:02: 503 not connected core")
+
+
+def test_a_class_much_slower_than_predicted() -> None:
+    given: dict[str, Any] = {
+        "priority": 2,
+        "subscriptions": 3,
+        "offered_events_per_second": 10.0,
+        "predicted_delay_mean_seconds": 0.2,
+        "predicted_delay_p95_seconds": 0.4,
+        "predicted_success_rate": 1.0,
+    }
+    slow = ClassNow(**given, delay_mean_seconds=0.9)
+    assert said(classes=[slow]) == ["class 2 takes 0.9 s on average, 0.2 s was predicted"]
+    assert said(classes=[ClassNow(**given, delay_mean_seconds=0.5)]) == []
+    assert said(classes=[ClassNow(**given)]) == []
+
+
+def test_words() -> None:
+    assert [seconds_text(s) for s in (0.0123, 1.2, 42.0, 600.0, 7200.0)] == [
+        "12 ms",
+        "1.2 s",
+        "42 s",
+        "10 min",
+        "2 h",
+    ]
+    assert [loss_text(share) for share in (0.5, 0.26, 0.6, 1.0)] == [
+        "half",
+        "a quarter of",
+        "60 % of",
+        "all",
+    ]
+    assert clock_text(SINCE, NOW, UTC) == "14:02"
+    assert clock_text(datetime(2026, 2, 27, 9, 5, tzinfo=UTC), NOW, UTC) == "27 Feb 09:05"
+    assert [filter_words(name) for name in ("floor/7/smoke", "floor/+/heat/#", "#")] == [
+        "floor 7 smoke",
+        "floor any heat all",
+        "all",
+    ]

@@ -1,0 +1,252 @@
+"""What the dashboard must show, in a real browser against real parts on loopback."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dashboard_pages import Pages
+from live_site import LiveSite, served_site
+from loopback_parts import free_port
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from service_site import Client
+
+from firedex.dashboard_browser import console_errors, requested_addresses
+
+pytestmark = pytest.mark.xdist_group("browser")
+ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaves(browser: webdriver.Chrome, request: pytest.FixtureRequest) -> Iterator[None]:
+    """No request leaves the machine, and no page complains unless the test makes it."""
+    requested_addresses(browser)
+    console_errors(browser)
+    yield
+    outside = {a for a in requested_addresses(browser) if not a.startswith("http://127.0.0.1:")}
+    assert not outside
+    if "refused" not in request.keywords:
+        assert console_errors(browser) == []
+
+
+@pytest.fixture
+def watching(browser: webdriver.Chrome, busy: LiveSite) -> Pages:
+    return Pages(browser, busy.service.url)
+
+
+@pytest.fixture
+def deciding(browser: webdriver.Chrome, quiet: LiveSite) -> Pages:
+    return Pages(browser, quiet.service.url)
+
+
+def test_a_token_signs_in_by_keyboard_alone(watching: Pages, busy: LiveSite) -> None:
+    watching.visit()
+    watching.until(lambda: watching.driver.find_element(By.ID, "token").is_displayed(), "the form")
+    watching.type("token", busy.token + Keys.ENTER)
+    watching.until_text("#visitor", "chief (command)")
+    watching.until_text("#connection", "live")
+    reached = set()
+    for _ in range(8):
+        watching.driver.switch_to.active_element.send_keys(Keys.TAB)
+        reached.add(watching.driver.switch_to.active_element.get_attribute("id"))
+    assert {"to-topology", "to-subscriptions", "to-history", "theme"} <= reached
+
+
+def test_what_is_measured_is_beside_what_is_predicted_and_moves(
+    watching: Pages, busy: LiveSite
+) -> None:
+    watching.visit("", busy.token)
+    figure = lambda: watching.class_figure(0, "measured-p95", "classes")  # noqa: E731
+    first = watching.until(lambda: figure() if figure() not in ("", "–") else "", "a measured p95")
+    watching.until(lambda: figure() not in ("", "–", first), "another measured p95")
+    assert watching.class_figure(0, "predicted-p95", "classes") not in ("", "–")
+    for part in ("gateway", "broker", "crew-1"):
+        watching.until_text(f'#parts [data-part="{part}"][data-state="well"]', part)
+    assert "core" in watching.text("#links")
+    watching.until(lambda: "measured" in watching.text("#figures"), "measured utility")
+
+
+def test_a_subscription_of_the_library_appears(watching: Pages, busy: LiveSite) -> None:
+    watching.visit("subscriptions", busy.token)
+    watching.until(lambda: watching.cell(ALARM, "priority"), "what was there")
+    assert watching.cell("crew-new camera/#", "priority") == ""
+    busy.subscriber("crew-new", camera=3.0)
+    watching.until(lambda: watching.cell("crew-new camera/#", "weight") == "3", "the new one")
+    row = "crew-new camera/#"
+    watching.until(lambda: watching.cell(row, "delay_p95_seconds"), "its measured delay")
+
+
+def test_a_killed_client_shows_as_stale(watching: Pages, busy: LiveSite) -> None:
+    process = busy.client_process("crew-killed")
+    watching.visit("", busy.token)
+    watching.until_text('#parts [data-part="crew-killed"][data-state="well"]', "well")
+    process.kill()
+    watching.until_text('#parts [data-part="crew-killed"][data-state="stale"]', "silent for")
+    watching.until_text("#alerts", "client crew-killed has not been heard for")
+
+
+def test_history_says_why_what_and_how_it_was(watching: Pages, busy: LiveSite) -> None:
+    watching.visit("history", busy.token)
+    watching.until_text("#configurations .ag-center-cols-container", "crew-1")
+    watching.until(
+        lambda: watching.driver.find_elements(By.CSS_SELECTOR, "#replay .scatterlayer .trace"),
+        "lines",
+    )
+    watching.until_text("#at-moment", "class 0")
+    newest = watching.driver.find_element(By.CSS_SELECTOR, "#configurations .ag-row[row-index='0']")
+    newest.find_element(By.CSS_SELECTOR, "[col-id='reason']").click()
+    watching.until_text("#difference", "From plan")
+
+
+def test_tables_are_exported(watching: Pages, busy: LiveSite, tmp_path: Path) -> None:
+    watching.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    watching.visit("subscriptions", busy.token)
+    watching.until(lambda: watching.cell(ALARM, "delay_p95_seconds"), "what is measured")
+    watching.click("export-subscriptions")
+    table = tmp_path / "firedex-subscriptions.csv"
+    watching.until(lambda: table.exists() and "alarm/#" in table.read_text(), "the subscriptions")
+    watching.go("history")
+    watching.until_text("#at-moment", "class 0")
+    watching.click("export-history")
+    steps = tmp_path / "firedex-history.csv"
+    watching.until(
+        lambda: steps.exists() and steps.read_text().startswith("at,seconds,priority,"), "the steps"
+    )
+
+
+def test_topology_shows_switches_and_a_click_what_they_do(watching: Pages, busy: LiveSite) -> None:
+    watching.visit("topology", busy.token)
+    watching.until_text("#switches .ag-center-cols-container", "core")
+    row = watching.driver.find_element(By.CSS_SELECTOR, "#switches .ag-row[row-id='core']")
+    row.click()
+    watching.until_text("#switch-title", "Switch core")
+    assert watching.driver.find_elements(By.CSS_SELECTOR, "#network canvas")
+
+
+def test_what_if_shows_other_numbers_before_and_the_same_after(
+    deciding: Pages, quiet: LiveSite
+) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    deciding.until(lambda: deciding.cell(CAMERA, "priority") == "1", "the camera's class")
+    deciding.choose(CAMERA)
+    deciding.type("weight", "5000")
+    deciding.click("preview-change")
+    deciding.until_text("#preview", "served otherwise")
+    before = deciding.class_figure(0, "now-p95", "preview")
+    promised = deciding.class_figure(0, "then-p95", "preview")
+    assert before != promised
+    assert deciding.cell(CAMERA, "weight") == "1", "nothing is applied yet"
+    deciding.click("apply")
+    deciding.until(lambda: deciding.cell(CAMERA, "weight") == "5000", "the applied weight")
+    deciding.until(lambda: deciding.cell(CAMERA, "priority") == "0", "the camera's new class")
+    deciding.go("now")
+    deciding.until(
+        lambda: deciding.class_figure(0, "predicted-p95", "classes") == promised,
+        "the promised p95 on the first page",
+    )
+
+
+def test_discarded_is_as_if_never_asked(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    deciding.until(lambda: deciding.cell("crew-2 alarm/#", "priority"), "the table")
+    version = quiet.chief.get("/v1/status").json["in_force_version"]
+    deciding.choose("crew-2 alarm/#")
+    deciding.click("preview-removal")
+    deciding.until_text("#preview", "removed")
+    deciding.until_text("#preview", "Utility achieved")
+    deciding.click("discard")
+    deciding.until(
+        lambda: not deciding.driver.find_element(By.ID, "preview-card").is_displayed(), "discarded"
+    )
+    assert quiet.chief.get("/v1/status").json["in_force_version"] == version
+
+
+def test_a_phase_change_reorders_classes(deciding: Pages, quiet: LiveSite) -> None:
+    rules = [{"filter": "alarm/#", "factor": 1e6}, {"filter": "camera/#", "factor": 1e-3}]
+    quiet.chief.ask("PUT", "/v1/profiles/search?wait_seconds=20", {"rules": rules})
+    again = [{"filter": "alarm/#", "factor": 1e-3}, {"filter": "camera/#", "factor": 1e6}]
+    quiet.chief.ask("PUT", "/v1/profiles/attack?wait_seconds=20", {"rules": again})
+    opening = {"title": "test fire", "phase": "search"}
+    quiet.chief.ask("POST", "/v1/incident?wait_seconds=20", opening)
+    row = "crew-2 alarm/#"
+    deciding.visit("subscriptions", quiet.token)
+    deciding.until(lambda: deciding.cell(row, "priority") == "0", "alarms first")
+    deciding.until_text("#phases", "attack")
+    deciding.type("phase", "attack")
+    deciding.click("preview-phase")
+    deciding.until_text("#preview", "served otherwise")
+    assert deciding.cell(row, "priority") == "0"
+    deciding.click("apply")
+    deciding.until(lambda: deciding.cell(row, "priority") == "1", "cameras first")
+    deciding.until_text("#incident", "test fire: attack")
+
+
+@pytest.mark.refused
+def test_a_subscriber_s_token_cannot_change_another_s(deciding: Pages, quiet: LiveSite) -> None:
+    token = quiet.service.token("two", "subscriber", "crew-2")
+    deciding.visit("subscriptions?subscriber=crew-1", token)
+    deciding.until_text("#refusal", "is not for subscriber 'crew-1'")
+    assert deciding.cell(ALARM, "weight") == ""
+    body = {"subscriptions": [{"filter": "alarm/#", "utility": {"kind": "log", "weight": 1.0}}]}
+    answer = deciding.driver.execute_async_script(
+        "const [token, body, done] = arguments;"
+        "fetch('/v1/subscribers/crew-1/subscriptions', {method: 'POST', body: JSON.stringify(body),"
+        " headers: {Authorization: `Bearer ${token}`, 'Content-Type': 'application/json'}})"
+        ".then((answer) => done(answer.status));",
+        token,
+        body,
+    )
+    assert answer == 403
+    deciding.visit("subscriptions", token)
+    deciding.until(lambda: deciding.cell("crew-2 alarm/#", "weight") == "10", "its own")
+    assert deciding.cell(ALARM, "weight") == ""
+    deciding.choose("crew-2 alarm/#")
+    deciding.type("weight", "12")
+    deciding.click("preview-change")
+    deciding.until_text("#preview", "you may apply it")
+    deciding.click("apply")
+    mine = Client(quiet.service.url, quiet.token)
+    deciding.until(
+        lambda: "12.0" in mine.get("/v1/subscribers/crew-2/subscriptions").body.decode(),
+        "its own change",
+    )
+
+
+def test_dark_and_narrow(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("", quiet.token)
+    deciding.until_text("#figures", "Utility achieved")
+    deciding.click("theme")
+    ground = "return getComputedStyle(document.body).backgroundColor;"
+    deciding.until(lambda: deciding.driver.execute_script(ground) == "rgb(16, 19, 24)", "dark")
+    deciding.driver.refresh()
+    deciding.until(lambda: deciding.driver.execute_script(ground) == "rgb(16, 19, 24)", "dark")
+    deciding.until_text("#figures", "Utility achieved")
+    size = deciding.driver.get_window_size()
+    deciding.driver.set_window_size(768, 1024)
+    try:
+        wide = "return document.documentElement.scrollWidth - window.innerWidth;"
+        deciding.until(lambda: deciding.driver.execute_script(wide) <= 0, "nothing sticks out")
+    finally:
+        deciding.driver.set_window_size(size["width"], size["height"])
+    deciding.driver.execute_script("localStorage.clear();")
+
+
+@pytest.mark.refused
+def test_a_restart_of_the_service_is_survived(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    service = served_site(tmp_path, port=free_port())
+    pages = Pages(browser, f"http://127.0.0.1:{service.options.port}")
+    with service.serving():
+        token = service.token("chief", "command")
+        pages.visit("", token)
+        pages.until_text("#connection", "live")
+    pages.until_text("#connection", "reconnecting")
+    with service.serving():
+        pages.until_text("#connection", "live")
+        Client(service.url, token).ask(
+            "POST", "/v1/incident", {"title": "after the restart", "phase": "search"}
+        )
+        pages.until_text("#incident", "after the restart: search")
+        browser.get("about:blank")

@@ -1,0 +1,289 @@
+"""The figures of the first page from what is planned and what parts say; no browser."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_controller import FakeController, running_controller
+from service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subscriber
+
+from firedex.dashboard.flow_measurements import FlowMeasurement, class_rows, flow_measurements
+from firedex.dashboard.health import heartbeat_health, switch_health
+from firedex.dashboard.link_shares import link_rows, planned_shares
+from firedex.planning import plan_scenario
+from firedex.service.running import RunningService
+from firedex.wire import (
+    ClassPrediction,
+    Heartbeat,
+    Network,
+    NetworkStatistics,
+    NetworkTopology,
+    Scenario,
+    Statistics,
+    from_plain,
+)
+from firedex.wire.service_api import KeptHeartbeat
+
+WHEN = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def report(flow: int, delivered: int, missing: int, mean: float | None) -> dict[str, Any]:
+    return {
+        "reporter": "crew",
+        "subscriber": "crew",
+        "flow": flow,
+        "configuration_version": 1,
+        "window_start": WHEN.isoformat(),
+        "window_seconds": 5.0,
+        "topics": [{"topic": "smoke/1", "delivered_events": delivered, "missing_events": missing}],
+        "delay_mean_seconds": mean,
+        "delay_p95_seconds": None if mean is None else 2 * mean,
+    }
+
+
+def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
+    reports = [
+        from_plain(Statistics, report(0, 90, 10, 0.1)),
+        from_plain(Statistics, report(1, 10, 0, 0.5)),
+    ]
+    measured = flow_measurements(reports)
+    assert measured["crew", 0].success_rate == 0.9
+    predicted = ClassPrediction(
+        priority=3,
+        subscriptions=2,
+        offered_events_per_second=20.0,
+        success_rate=1.0,
+        delay_mean_seconds=0.1,
+        delay_p95_seconds=0.2,
+    )
+    (row,) = class_rows([predicted], {("crew", 0): 3, ("crew", 1): 3, ("crew", 2): 3}, measured)
+    assert row.delay_mean_seconds == pytest.approx(0.14)
+    assert row.delay_p95_seconds == 1.0
+    assert row.success_rate == pytest.approx(100 / 110)
+    (nothing,) = class_rows([predicted], {("crew", 0): 1}, measured)
+    assert nothing.delay_mean_seconds is None
+    assert (
+        FlowMeasurement(
+            delivered=0, missing=0, delay_mean_seconds=None, delay_p95_seconds=None
+        ).success_rate
+        is None
+    )
+
+
+def test_only_a_subscriber_s_own_report_is_its_measurement() -> None:
+    told = from_plain(Statistics, {**report(0, 9, 1, 0.1), "reporter": "gateway"})
+    assert flow_measurements([told]) == {}
+
+
+def kept(part: str, kind: Any, ago: float, every: float | None = None) -> KeptHeartbeat:
+    beat = Heartbeat(part=part, kind=kind, started_at=WHEN, sent_at=WHEN, every_seconds=every)
+    return KeptHeartbeat(heartbeat=beat, seconds_ago=ago)
+
+
+def test_silence_is_measured_in_a_part_s_own_intervals() -> None:
+    parts = heartbeat_health(
+        [
+            kept("crew-1", "client", 1.4, every=0.5),
+            kept("crew-2", "client", 1.6, every=0.5),
+            kept("gateway", "gateway", 14.0),
+            kept("gone", "client", 1.0),
+        ],
+        ["crew-1", "crew-2", "crew-3"],
+    )
+    assert {part.part: part.state for part in parts} == {
+        "gateway": "well",
+        "crew-1": "well",
+        "crew-2": "stale",
+        "crew-3": "unknown",
+    }
+    assert parts[0].kind == "gateway"
+
+
+def test_switches_as_the_controller_says() -> None:
+    assert switch_health(None) == ()
+    topology = from_plain(
+        NetworkTopology,
+        {
+            "switches": [
+                {"switch": "a", "datapath_id": "0" * 16, "connected": True, "settled": True},
+                {"switch": "b", "datapath_id": "1" * 16, "connected": False, "settled": False},
+                {"switch": "c", "datapath_id": "2" * 16, "connected": True, "settled": False},
+            ]
+        },
+    )
+    assert [(part.state, part.detail) for part in switch_health(topology)] == [
+        ("well", None),
+        ("trouble", "not connected"),
+        ("trouble", "its rules are not the desired ones"),
+    ]
+
+
+NETWORK: dict[str, Any] = {
+    "switches": [
+        {"id": "core", "bandwidth_bits_per_second": 10e6},
+        {"id": "floor", "bandwidth_bits_per_second": 5e6},
+    ],
+    "links": [{"from": "core", "to": "floor", "bandwidth_bits_per_second": 8e6}],
+    "broker": {"id": "edge", "switch": "core"},
+}
+
+
+def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
+    scenario = from_plain(
+        Scenario,
+        {
+            "name": "two switches",
+            "topics": [{"name": "smoke/1", "event_bytes": 100}],
+            "network": NETWORK,
+            "publishers": [publisher("p0", {"smoke/1": 10.0})["publisher"] | {"switch": "core"}],
+            "subscribers": [subscriber("crew", {"smoke/#": 1.0}, switch="floor")["subscriber"]],
+        },
+    )
+    rows = plan_scenario(scenario).table.to_prediction().subscriptions
+    shares = planned_shares(scenario, rows)
+    assert shares.keys() == {("core", "floor"), ("floor", None)}
+    (bits,) = shares["floor", None].values()
+    assert 10 * 8 * 100 < bits < 10 * 8 * 250
+    slower = from_plain(
+        Network,
+        {
+            **NETWORK,
+            "switches": [
+                NETWORK["switches"][0],
+                {**NETWORK["switches"][1], "bandwidth_bits_per_second": 2e6},
+            ],
+        },
+    )
+    topology = from_plain(
+        NetworkTopology,
+        {"links": [{"from": "core", "from_port": "c1", "to": "floor", "to_port": "f1"}]},
+    )
+    queue = {"packets": 1, "bytes": 1, "bits_per_second": 123.0}
+    statistics = from_plain(
+        NetworkStatistics,
+        {
+            "switches": [
+                {
+                    "switch": "core",
+                    "window_seconds": 1.0,
+                    "queues": [{"port": "c1", "priority": 0, **queue}],
+                }
+            ]
+        },
+    )
+    links = link_rows(
+        slower,
+        scenario.network,
+        shares,
+        reduced_since={"floor": WHEN},
+        topology=topology,
+        statistics=statistics,
+    )
+    by_port = {(each.switch, each.towards): each for each in links}
+    assert by_port.keys() == {("core", "floor"), ("floor", None)}
+    assert by_port["core", "floor"].classes[0].bits_per_second == 123.0
+    assert by_port["core", "floor"].reduced_since is None
+    assert by_port["floor", None].reduced_since == WHEN
+    assert by_port["floor", None].classes[0].bits_per_second is None
+
+
+# -- through the service's interface ---------------------------------------------------------------
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RunningService]:
+    controller = FakeController()
+    with (
+        running_controller(controller) as url,
+        serving(tmp_path / "s.sqlite", controller=url, **TOKENS_WITHOUT_LIMITS) as service,
+    ):
+        yield service
+
+
+@pytest.fixture
+def chief(running: RunningService) -> Client:
+    made = Client(running.url, running.service.tokens.create("chief", "command"))
+    made.register(publisher("p0", {"smoke/1": 5.0, "video/1": 50.0}), wait=0)
+    wanted = subscriber("crew", {"smoke/#": 10.0, "video/#": 1.0})
+    wanted["subscriber"]["subscriptions"][0]["deadline_seconds"] = 1e-5
+    made.register(wanted)
+    made.register(subscriber("other", {"video/#": 1.0}, address="10.0.0.2"))
+    return made
+
+
+def test_the_overview_puts_it_all_together(chief: Client) -> None:
+    flow = chief.get("/v1/subscribers/crew/configuration").json["flows"][0]
+    chief.ask("POST", "/v1/statistics", [report(flow["flow"], 90, 10, 0.25)])
+    network = chief.get("/v1/network").json["network"]
+    for rate in (2.5e6, 2e6):
+        network["switches"][1]["bandwidth_bits_per_second"] = rate
+        assert chief.ask("PUT", "/v1/network?wait_seconds=30", network).status == 200
+    seen = chief.get("/v1/overview").json
+    assert seen["late"][0]["filter"] == "smoke/#"
+    assert seen["late"][0]["delay_p95_seconds"] == 0.5
+    assert "link core has lost 60 % of its bandwidth since" in seen["late"][0]["reason"]
+    assert seen["alerts"][0]["text"].startswith("smoke all is 0.5 s late for crew: link core")
+    assert 0 < seen["utility"]["measured"] < 1
+    assert seen["utility"]["measured_timely"] < seen["utility"]["measured"]
+    first = [e for e in chief.get("/v1/audit").json if e["action"] == "network"][-1]
+    (core,) = [each for each in seen["links"] if each["switch"] == "core"]
+    assert core["reduced_since"] == first["at"], "since the first of the two, without a break"
+    history = chief.get("/v1/history").json
+    assert [(step["delivered_events"], step["missing_events"]) for step in history] == [(90, 10)]
+    assert chief.get("/v1/history?to_seconds=5").json == []
+
+
+def test_subscriptions_are_everybody_s_for_staff_and_one_s_own_otherwise(
+    chief: Client, running: RunningService
+) -> None:
+    everything = chief.get("/v1/subscriptions")
+    assert {(row["subscriber"], row["filter"]) for row in everything.json} == {
+        ("crew", "smoke/#"),
+        ("crew", "video/#"),
+        ("other", "video/#"),
+    }
+    assert all(row["priority"] is not None for row in everything.json)
+    tag = everything.headers["ETag"]
+    assert chief.get("/v1/subscriptions", **{"If-None-Match": tag}).status == 304
+    crew = Client(running.url, running.service.tokens.create("crew", "subscriber", "crew"))
+    assert {row["subscriber"] for row in crew.get("/v1/subscriptions").json} == {"crew"}
+    assert crew.get("/v1/subscriptions?subscriber=other").status == 403
+    assert crew.get("/v1/visitor").json == {"name": "crew", "role": "subscriber", "party": "crew"}
+    for path in ("/v1/overview", "/v1/history", "/v1/switches/core", "/v1/validation-report"):
+        assert crew.get(path).status == 403
+
+
+def test_a_switch_shows_what_is_desired_of_it(chief: Client) -> None:
+    found = chief.get("/v1/switches/core").json
+    assert {rule["subscriber"] for rule in found["desired"]["flows"]} == {"crew", "other"}
+    assert chief.get("/v1/switches/nowhere").status == 404
+
+
+def test_the_frame_is_the_same_for_everybody_and_names_no_other_machine(
+    running: RunningService,
+) -> None:
+    anybody = Client(running.url)
+    for path in ("/", "/dashboard"):
+        answer = anybody.get(path)
+        assert (answer.status, answer.headers["Location"]) == (303, "/dashboard/")
+    assert anybody.ask("POST", "/dashboard/_dash-update-component", {"output": "x"}).status == 405
+    page = anybody.get("/dashboard/subscriptions")
+    assert page.status == 200
+    text = page.body.decode()
+    assert 'src="http' not in text
+    assert 'href="http' not in text
+    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+    script = anybody.get("/dashboard/assets/dashboard.js", **{"Accept-Encoding": "gzip"})
+    assert script.headers["Content-Encoding"] == "gzip"
+
+
+def test_a_validation_report_comes_with_its_pictures(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("<h1>measured</h1><img src='classes.png' alt='x'><img src='gone.png'>")
+    (tmp_path / "classes.png").write_bytes(b"a picture")
+    with serving(tmp_path / "s.sqlite", validation_report=page) as running:
+        text = Client(running.url).get("/v1/validation-report").body.decode()
+    assert "src='data:image/png;base64,YSBwaWN0dXJl'" in text
+    assert "src='gone.png'" in text
