@@ -28,6 +28,7 @@ HANDSHAKE_SECONDS = 10.0
 FAREWELL_SECONDS = 5.0
 """How long a closed side may take to receive what was still to be sent."""
 ACCEPT_SECONDS = 0.01
+QUIET_ROUNDS = 5
 """Until what was accepted just before the end is known."""
 WRITE_AHEAD_BYTES = 16_384
 TO_BROKER_BYTES = 262_144
@@ -89,11 +90,12 @@ class Relay:
     async def close(self) -> None:
         """End every connection, and wait until all sockets are closed."""
         async with asyncio.timeout(FAREWELL_SECONDS):
-            await asyncio.sleep(ACCEPT_SECONDS)
-            while self.sides:
+            quiet = 0
+            while quiet < QUIET_ROUNDS:  # what was accepted or connected just before comes late
                 for side in tuple(self.sides):
                     side.transport.abort()
-                await asyncio.sleep(0)
+                await asyncio.sleep(ACCEPT_SECONDS)
+                quiet = 0 if self.sides else quiet + 1
 
     def connected(self, peer: tuple[str, int]) -> None:
         """A client has connected; for whoever wants to know."""
