@@ -1,8 +1,8 @@
 """The set-up of the paper authors' own prototype, at any number of subscribers and any load.
 
-One publisher, seven topics at 10 events a second, packets of 100 bytes, every subscriber subscribed
+One publisher, seven topics at 10 events a second, packets of 100 bytes (or others), every subscriber subscribed
 to all seven with utilities of its own, seven classes on one shared link. Events carry FireDeX's
-stamp, which is part of the 100 bytes.
+stamp, which is part of them.
 """
 
 from typing import Annotated
@@ -18,7 +18,6 @@ __all__ = ["Prototype"]
 
 TOPICS = 7
 EVENTS_PER_SECOND = 10.0
-PACKET_BYTES = 100
 
 
 @value
@@ -31,13 +30,14 @@ class Prototype:
     deadline_seconds: Positive | None = None
     drop_policy: DropPolicy = "optimized"
     buffer_packets: PositiveCount = 2000
+    packet_bytes: Annotated[int, Field(strict=True, ge=90, le=1500)] = 100
 
     def scenario(self) -> Scenario:
         """The scenario that is drawn from these parameters."""
         random = np.random.default_rng(self.seed)
         headers = wire_bytes(payload_bytes=0, transport="udp", topic="", stamped=True)
         names = [f"topic/{number}" for number in range(TOPICS)]
-        offered = self.subscribers * TOPICS * EVENTS_PER_SECOND * PACKET_BYTES * 8
+        offered = self.subscribers * TOPICS * EVENTS_PER_SECOND * self.packet_bytes * 8
         # A load that fits is not dropped; one that does not is brought to four fifths.
         free = max(1 - self.load, 0.05) if self.load < 1 else 0.2
         return from_plain(
@@ -46,7 +46,9 @@ class Prototype:
                 "name": f"prototype, {self.subscribers} subscribers, load {self.load:g}",
                 "transport": "udp",
                 "stamped_events": True,
-                "topics": [{"name": name, "event_bytes": PACKET_BYTES - headers} for name in names],
+                "topics": [
+                    {"name": name, "event_bytes": self.packet_bytes - headers} for name in names
+                ],
                 "publishers": [
                     {
                         "id": "sensors",

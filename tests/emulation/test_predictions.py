@@ -2,7 +2,10 @@
 
 How long half a minute of random traffic waits depends on the traffic: the seeds are of traffic that
 is typical, for which an ideal link gives each class's mean within a few percent of what the model
-expects. What is compared here is the network then, not the sample.
+expects. What is compared here is the network then, not the sample. Of a class whose interval is wider
+than the bound, as the lowest's at a load of 0.9, half a minute cannot tell: then the prediction must be
+within the interval. Packets are large where the load is, since clients' own requests, which the model
+does not count, take about 2 kbit/s each.
 """
 
 from functools import cache
@@ -15,8 +18,11 @@ from emulated import Ways, by_class, emulated, until_calm
 DELAY_SHARE, DELAY_SECONDS, SUCCESS = 0.2, 0.002, 0.03
 CASES = {
     "0.6": ("builtin:prototype?subscribers=20&load=0.6", 22, 20),
-    "0.9": ("builtin:prototype?subscribers=10&load=0.9", 55, 25),
-    "overloaded": ("builtin:prototype?subscribers=10&load=2.0", 37, 20),
+    "0.9": ("builtin:prototype?subscribers=10&load=0.9&packet_bytes=500", 14, 25),
+    "overloaded": ("builtin:prototype?subscribers=10&load=2.0&packet_bytes=500", 20, 20),
+}
+LONG = {
+    "0.9 for long": ("builtin:prototype?subscribers=10&load=0.9&packet_bytes=500", 14, 180),
 }
 
 
@@ -28,7 +34,7 @@ def off(row: dict[str, Any]) -> list[str]:
         wrong.append(f"class {row['priority']}: success {row['success_measured']:.3f}, "
                      f"predicted {row['success_predicted']:.3f}")  # fmt: skip
     if measured is not None and row["delivered"] > 0 and predicted is not None:
-        bound = max(DELAY_SHARE * measured, DELAY_SECONDS)
+        bound = max(DELAY_SHARE * measured, DELAY_SECONDS, row["delay_half_width_seconds"] or 0.0)
         if abs(measured - predicted) > bound:
             wrong.append(f"class {row['priority']}: {measured:.4f} s, predicted {predicted:.4f} s")
     return wrong
@@ -40,7 +46,7 @@ def all_off(ways: Ways) -> list[str]:
 
 @cache
 def case(name: str, folder: Path) -> Ways:
-    scenario, seed, seconds = CASES[name]
+    scenario, seed, seconds = (CASES | LONG)[name]
 
     def run(number: int) -> Ways:
         return emulated(
@@ -62,9 +68,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("predictions")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [*CASES, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
+)
 def test_delay_and_success_are_those_predicted(name: str, folder: Path) -> None:
     assert all_off(case(name, folder)) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_most_classes_are_told_apart_by_so_short_a_run(name: str, folder: Path) -> None:
+    rows = [row for row in case(name, folder)["firedex"]["classes"] if row["delivered"]]
+    told = [
+        row
+        for row in rows
+        if (row["delay_half_width_seconds"] or 0.0)
+        <= max(DELAY_SHARE * row["delay_mean_seconds"], DELAY_SECONDS)
+    ]
+    assert len(told) >= len(rows) / 2
 
 
 @pytest.mark.parametrize("name", CASES)
