@@ -2,10 +2,10 @@
 
 How long half a minute of random traffic waits depends on the traffic: the seeds are of traffic that
 is typical, for which an ideal link gives each class's mean within a few percent of what the model
-expects. What is compared here is the network then, not the sample. Of a class whose interval is wider
-than the bound, as the lowest's at a load of 0.9, half a minute cannot tell: then the prediction must be
-within the interval. Packets are large where the load is, since clients' own requests, which the model
-does not count, take about 2 kbit/s each.
+expects. What is compared here is the network then, not the sample. Where an interval is wider
+than the bound (the lowest's at a load of 0.9) so short a run cannot tell: the prediction must then
+be within the interval. Packets are large where the load is high, since requests of clients, which
+the model does not count, take about 2 kbit/s for each.
 """
 
 from functools import cache
