@@ -1,8 +1,8 @@
 """The set-up of the paper authors' own prototype, at any number of subscribers and any load.
 
 One publisher, seven topics at 10 events a second, packets of 100 bytes (or others), every
-subscriber subscribed to all seven with utilities of its own, seven classes on one shared link. Events carry FireDeX's
-stamp, which is part of them.
+subscriber subscribed to all seven with utilities of its own, seven classes on one shared link.
+Events carry FireDeX's stamp, which is part of them.
 """
 
 from typing import Annotated
