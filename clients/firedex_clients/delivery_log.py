@@ -50,7 +50,7 @@ def record_of(
             qos=event.qos,
             stamped=event.event_id is not None,
         ),
-        published_at_seconds=event.published_at_seconds,
+        published_at_seconds=None if event.retained else event.published_at_seconds,
         received_at_seconds=event.received_at_seconds,
         outcome="delivered",
     )

@@ -13,6 +13,7 @@ from firedex.wire.overview import ClassHistory
 
 __all__ = ["STEP_SECONDS", "count_in", "history"]
 
+LARGEST_COUNT = 2**53 - 1
 STEP_SECONDS = 10.0
 KEPT_SECONDS = 24 * 3600.0
 _column = tables.class_history.c
@@ -30,15 +31,21 @@ class _Counted:
     delay_p95_seconds: float | None = None
 
     def add(self, report: Statistics) -> None:
-        delivered = sum(count.delivered_events or 0 for count in report.topics)
+        delivered = _bounded(sum(count.delivered_events or 0 for count in report.topics))
         self.version = max(self.version, report.configuration_version)
-        self.delivered += delivered
-        self.missing += sum(count.missing_events or 0 for count in report.topics)
+        self.delivered = _bounded(self.delivered + delivered)
+        missing = sum(count.missing_events or 0 for count in report.topics)
+        self.missing = _bounded(self.missing + missing)
         if report.delay_mean_seconds is not None:
-            self.timed += delivered
+            self.timed = _bounded(self.timed + delivered)
             self.delay_sum_seconds += delivered * report.delay_mean_seconds
         if report.delay_p95_seconds is not None:
             self.delay_p95_seconds = max(self.delay_p95_seconds or 0.0, report.delay_p95_seconds)
+
+
+def _bounded(count: int) -> int:
+    """Whatever clients claim, a sum stays a count: one of them must not stop the others'."""
+    return min(count, LARGEST_COUNT)
 
 
 def count_in(
@@ -75,9 +82,9 @@ def _write(connection: Connection, at: float, priority: int, counted: _Counted) 
         .where(where)
         .values(
             version=max(known.version, counted.version),
-            delivered=known.delivered + counted.delivered,
-            missing=known.missing + counted.missing,
-            timed=known.timed + counted.timed,
+            delivered=_bounded(known.delivered + counted.delivered),
+            missing=_bounded(known.missing + counted.missing),
+            timed=_bounded(known.timed + counted.timed),
             delay_sum_seconds=known.delay_sum_seconds + counted.delay_sum_seconds,
             delay_p95_seconds=max(p95, default=None),
         )

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sqlalchemy import select
 
-from firedex.dashboard.overview import Told, overview
+from firedex.dashboard.overview import Observed, Told, overview
 from firedex.dashboard.site_view import SiteView
 from firedex.service import tables
 from firedex.service.change_ledger import last_change
@@ -57,13 +57,14 @@ class SiteOverview:
 
     def now(self) -> Overview:
         """The site at this moment, or a quarter of a second ago."""
+        observed = self._service.network_watch.now().observed  # may wait; nobody behind it does
         with self._lock:
             if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
-                made = self._make()
+                made = self._make(observed)
                 self._last = (time.monotonic(), made)
             return self._last[1]
 
-    def _make(self) -> Overview:
+    def _make(self, observed: Observed) -> Overview:
         service, now = self._service, time.time()
         reports = ReportStore(service.database)
         view = self._present_view()
@@ -74,7 +75,7 @@ class SiteOverview:
             Told(
                 reports=[each for _, each in reports.latest_of_clients(now - LIVE_SECONDS)],
                 heartbeats=reports.heartbeats(),
-                observed=service.network_watch.now().observed,
+                observed=observed,
                 reduced_since=self._reduced_since(),
             ),
             now,

@@ -235,6 +235,16 @@ def test_the_overview_puts_it_all_together(chief: Client) -> None:
     assert chief.get("/v1/history?to_seconds=5").json == []
 
 
+def test_what_one_client_claims_stops_nobody_s_history(chief: Client) -> None:
+    flow = chief.get("/v1/subscribers/crew/configuration").json["flows"][0]["flow"]
+    for _ in range(3):
+        claimed = [report(flow, 2**53, 2**53, 0.25)] * 2
+        assert chief.ask("POST", "/v1/statistics", claimed).status == 202
+    answer = chief.get("/v1/history")
+    assert answer.status == 200
+    assert all(step["delivered_events"] <= 2**53 for step in answer.json)
+
+
 def test_subscriptions_are_everybody_s_for_staff_and_one_s_own_otherwise(
     chief: Client, running: RunningService
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_fleet_is_planned_as_each_site_alone(spark: SparkSession, tmp_path: Pa
     assert outcome.subscriptions == len(expected) - 1
 
 
+@pytest.mark.long
 def test_a_sweep_is_what_simulate_says_of_each_point(spark: SparkSession) -> None:
     scenario = four_classes()
     path = "network.switches.core.bandwidth_bits_per_second"
@@ -101,6 +102,7 @@ def test_grids_and_paths_that_lead_nowhere_are_named() -> None:
         changed(four_classes(), {"network.switches.*.error_rate": 2.0})
 
 
+@pytest.mark.long
 def test_calibration_finds_what_the_records_were_made_with(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def run(*words: str) -> str:
     return result.output
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_every_command_writes_its_report(tmp_path: Path) -> None:
     place = str(tmp_path)

@@ -94,6 +94,7 @@ def scatter(records: Path, into: Path, parts: int) -> None:
         pq.write_table(table.take(pa.array(some)), into / f"part{number}.parquet")
 
 
+@pytest.mark.long
 def test_arranged_by_site_and_day_they_say_the_same(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
@@ -130,6 +131,7 @@ def break_some(records: Path, into: Path) -> None:
     (into / "short.parquet").write_bytes(content[:500])
 
 
+@pytest.mark.long
 def test_a_stream_too_leaves_bad_files_out(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_a_stream_too_leaves_bad_files_out(
     assert left_out == {"zz-broken.parquet", "short.parquet"}
 
 
+@pytest.mark.long
 def test_a_stream_killed_and_started_again_finds_the_same(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
@@ -183,6 +186,7 @@ def test_a_stream_killed_and_started_again_finds_the_same(
     assert again == []  # nothing new, nothing done twice
 
 
+@pytest.mark.long
 def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path: Path) -> None:
     truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.05)
     written = write_generated_records(truth, tmp_path, 200_000)
@@ -204,6 +208,7 @@ def run(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_the_commands_exit_code_says_whether_the_model_holds(
     simulated: Path, tmp_path: Path
