@@ -189,29 +189,25 @@ class Subscriber:
     def __enter__(self) -> "Subscriber":
         if self._loop is not None:
             raise ClientError("this subscriber has been entered already")
-        try:
+        try:  # whatever ends it, a signal too: nothing stays behind
             registered = self._register_or_read_plan()
-        except BaseException:
-            self._registration.leave()
-            raise
-        self._loop = ConnectionLoop(self._id)
-        self._flows = FlowSet(self._loop, self._make_connection, _Listener(self))
-        self._follower = PlanFollower(
-            self._service,
-            self._id,
-            register=self._register,
-            on_plan=self._new_plan,
-            statistics=self._take_statistics,
-            report_seconds=self._report_seconds,
-        )
-        try:
+            self._loop = ConnectionLoop(self._id)
+            self._flows = FlowSet(self._loop, self._make_connection, _Listener(self))
+            self._follower = PlanFollower(
+                self._service,
+                self._id,
+                register=self._register,
+                on_plan=self._new_plan,
+                statistics=self._take_statistics,
+                report_seconds=self._report_seconds,
+            )
             self._loop.call(self._apply_present)
             self._wait_until_settled()
+            write_plan(self._plan_file, self._configuration)
+            self._follower.start(registered=registered)
         except BaseException:
             self._close()
             raise
-        write_plan(self._plan_file, self._configuration)
-        self._follower.start(registered=registered)
         return self
 
     def _register_or_read_plan(self) -> bool:

@@ -74,8 +74,17 @@ COMPARISONS = len(LOADS) * (
 )
 
 
-@pytest.mark.parametrize("load", LOADS)
-@pytest.mark.parametrize("name", CASES)
+TAKES_LONG = {("exponential sizes", 0.9), ("wildcards", 0.9)}
+
+
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        pytest.param(name, load, marks=pytest.mark.long if (name, load) in TAKES_LONG else ())
+        for load in LOADS
+        for name in CASES
+    ],
+)
 def test_means_and_percentiles_agree_with_simulation(name: str, load: float) -> None:
     case = CASES[name].at_load(load)
     table = predict(case.scenario())

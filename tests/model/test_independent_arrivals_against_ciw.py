@@ -52,7 +52,9 @@ LONG_CASES = {
 }
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize(
+    "load", [pytest.param(load, marks=pytest.mark.long if load > 0.8 else ()) for load in LOADS]
+)
 def test_class_means_agree_with_ciw(load: float) -> None:
     case = MIXED.at_load(load)
     one = partial(_replicate, "mixed", load, case)

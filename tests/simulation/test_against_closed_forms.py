@@ -55,6 +55,7 @@ def errors(load: float, publications: int, replications: int) -> tuple[np.ndarra
     return np.abs(mean.mean / expected - 1), mean.half_width / expected
 
 
+@pytest.mark.long
 def test_independent_streams_at_medium_load_within_half_a_percent() -> None:
     error, half_width = errors(0.6, 2_500_000, 24)
     assert half_width.max() < 0.005
@@ -95,7 +96,10 @@ def table_2_errors(
     return mean_error, np.abs(measured.delay_p95_seconds.mean / p95 - 1) - p95_slack
 
 
-@pytest.mark.parametrize(("load", "drops"), [(0.6, "none"), (0.9, "exponential")])
+@pytest.mark.parametrize(
+    ("load", "drops"),
+    [(0.6, "none"), pytest.param(0.9, "exponential", marks=pytest.mark.long)],
+)
 def test_the_fan_out_model_on_table_2(load: float, drops: str) -> None:
     mean, p95 = table_2_errors(load, drops, 600_000, broker=False)
     assert (mean[:-2] <= 0.02).all()
@@ -103,6 +107,7 @@ def test_the_fan_out_model_on_table_2(load: float, drops: str) -> None:
     assert (p95 <= 0.10).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("load", "drops"), [(0.6, "none"), (0.9, "exponential")])
 def test_a_broker_spreads_publications_and_high_classes_wait_longer_for_it(
     load: float, drops: str
