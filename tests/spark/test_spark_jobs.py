@@ -27,7 +27,7 @@ from firedex_spark.session import SparkSession
 from firedex_spark.simulate_sweep import grid_points, simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 BY_SUBSCRIPTION = [(name, "ascending") for name in ("site", "subscriber", "filter")]
 
 
@@ -77,7 +77,6 @@ def test_a_fleet_is_planned_as_each_site_alone(spark: SparkSession, tmp_path: Pa
     assert outcome.subscriptions == len(expected) - 1
 
 
-@pytest.mark.long
 def test_a_sweep_is_what_simulate_says_of_each_point(spark: SparkSession) -> None:
     scenario = four_classes()
     path = "network.switches.core.bandwidth_bits_per_second"
@@ -102,7 +101,6 @@ def test_grids_and_paths_that_lead_nowhere_are_named() -> None:
         changed(four_classes(), {"network.switches.*.error_rate": 2.0})
 
 
-@pytest.mark.long
 def test_calibration_finds_what_the_records_were_made_with(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -140,7 +138,6 @@ def run(*words: str) -> str:
     return result.output
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_every_command_writes_its_report(tmp_path: Path) -> None:
     place = str(tmp_path)
@@ -167,7 +164,6 @@ def test_every_command_writes_its_report(tmp_path: Path) -> None:
     assert len((tmp_path / "sweep" / "sweep.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.long
 def test_two_thousand_sites_of_five_hundred_equal_planning_on_one_machine(
     spark: SparkSession, tmp_path: Path
 ) -> None:

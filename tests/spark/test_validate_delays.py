@@ -39,7 +39,7 @@ from firedex_spark.session import SparkSession
 from firedex_spark.validate_delays import Validation, validate_delays
 from firedex_spark.validate_stream import follow_delays
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 PATIENCE_SECONDS = 300.0
 SCENARIO = four_classes()
 
@@ -94,7 +94,6 @@ def scatter(records: Path, into: Path, parts: int) -> None:
         pq.write_table(table.take(pa.array(some)), into / f"part{number}.parquet")
 
 
-@pytest.mark.long
 def test_arranged_by_site_and_day_they_say_the_same(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
@@ -131,7 +130,6 @@ def break_some(records: Path, into: Path) -> None:
     (into / "short.parquet").write_bytes(content[:500])
 
 
-@pytest.mark.long
 def test_a_stream_too_leaves_bad_files_out(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
@@ -150,7 +148,6 @@ def test_a_stream_too_leaves_bad_files_out(
     assert left_out == {"zz-broken.parquet", "short.parquet"}
 
 
-@pytest.mark.long
 def test_a_stream_killed_and_started_again_finds_the_same(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
@@ -186,7 +183,6 @@ def test_a_stream_killed_and_started_again_finds_the_same(
     assert again == []  # nothing new, nothing done twice
 
 
-@pytest.mark.long
 def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path: Path) -> None:
     truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.05)
     written = write_generated_records(truth, tmp_path, 200_000)
@@ -208,7 +204,6 @@ def run(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_the_commands_exit_code_says_whether_the_model_holds(
     simulated: Path, tmp_path: Path
