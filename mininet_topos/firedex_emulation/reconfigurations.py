@@ -169,15 +169,20 @@ def _lost(owed: Sequence[Ledger], priority: int, began: float, ended: float) -> 
 def outages(observation: Observation, owed: Sequence[Ledger]) -> tuple[Outage, ...]:
     """For every kill and every cut: who of each class was without for longest, and for how long.
 
-    Each is watched for a while, whatever else fails meanwhile.
+    Each is watched until the next, and for a while at most.
     """
     found = []
-    for action in observation.actions:
-        if action.kind == "kill" or (action.kind == "link" and action.what.endswith(" down")):
-            until = min(action.asked_at + WATCHED_SECONDS, observation.ended_at)
-            for priority in sorted({int(k) for each in owed for k in np.unique(each.priority)}):
-                if priority >= 0:
-                    found.append(_outage(observation, owed, action, priority, until))
+    failures = [
+        action
+        for action in observation.actions
+        if action.kind == "kill" or (action.kind == "link" and action.what.endswith(" down"))
+    ]
+    ends = [each.asked_at for each in failures[1:]] + [observation.ended_at]
+    for action, end in zip(failures, ends, strict=True):
+        until = min(action.asked_at + WATCHED_SECONDS, end)
+        for priority in sorted({int(k) for each in owed for k in np.unique(each.priority)}):
+            if priority >= 0:
+                found.append(_outage(observation, owed, action, priority, until))
     return tuple(found)
 
 
