@@ -177,9 +177,9 @@ def outages(observation: Observation, owed: Sequence[Ledger]) -> tuple[Outage, .
         for action in observation.actions
         if action.kind == "kill" or (action.kind == "link" and action.what.endswith(" down"))
     ]
-    ends = [each.asked_at for each in failures[1:]] + [observation.ended_at]
-    for action, end in zip(failures, ends, strict=True):
-        until = min(action.asked_at + WATCHED_SECONDS, end)
+    for number, action in enumerate(failures):
+        next_ones = [each.asked_at for each in failures[number + 1 :]]
+        until = min([action.asked_at + WATCHED_SECONDS, observation.ended_at, *next_ones])
         for priority in sorted({int(k) for each in owed for k in np.unique(each.priority)}):
             if priority >= 0:
                 found.append(_outage(observation, owed, action, priority, until))
