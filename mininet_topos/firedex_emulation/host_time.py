@@ -1,5 +1,6 @@
 """What hosts, broker and switch take by themselves, from probes on the idle network. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,9 +25,14 @@ def host_seconds(scenario: Scenario, arrivals: Sequence[Arrival], began_at: floa
     """
     down = propagation_to_subscribers(scenario)
     up = _propagation_of_topics(scenario)
-    links = {topic.name: idle_link_seconds(scenario, topic) for topic in scenario.topics}
+    topics = {topic.name: topic for topic in scenario.topics}
+    batches = Counter((topic, published) for _, topic, published, _ in arrivals)
     probes = [
-        received - published - down[subscriber] - up.get(topic, 0.0) - links.get(topic, 0.0)
+        received
+        - published
+        - down[subscriber]
+        - up.get(topic, 0.0)
+        - idle_link_seconds(scenario, topics[topic], batches[topic, published])
         for subscriber, topic, published, received in arrivals
         if published is not None and published < began_at
     ]

@@ -31,12 +31,16 @@ def seconds_between_probes(scenario: Scenario, topic: Topic) -> float:
     return max(LEAST_PAUSE_SECONDS, PAUSE_IN_BATCHES * batch * 8 / slowest)
 
 
-def idle_link_seconds(scenario: Scenario, topic: Topic) -> float:
-    """What one batch of ``topic`` takes on the idle links by themselves, on the average packet."""
+def idle_link_seconds(scenario: Scenario, topic: Topic, arrived: int | None = None) -> float:
+    """What one batch of ``topic`` takes on the idle links by themselves, on the average packet.
+
+    ``arrived``: how many of its packets came; drop rates may have taken some.
+    """
     size = _packet_bytes(scenario, topic)
+    share = 1.0 if arrived is None else min(arrived / max(_copies(scenario, topic), 1), 1.0)
     total, copies = 0.0, 0
     for switch in scenario.network.switches:
-        here = _copies(scenario, topic, switch)
+        here = round(share * _copies(scenario, topic, switch))
         if switch.managed:
             total += sum(
                 max(position * size - switch.burst_bytes, 0.0) for position in range(1, here + 1)
