@@ -14,7 +14,7 @@ from service_site import Client
 
 from firedex.dashboard_browser import console_errors, requested_addresses
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.long]
 ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from firedex_emulation.sandbox import run_in_sandbox
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, list[str]]:

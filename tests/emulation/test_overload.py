@@ -82,6 +82,7 @@ def test_what_comes_in_time_is_worth_three_quarters_instead_of_nearly_nothing(
     assert timely(found["none"]) <= 0.15
 
 
+@pytest.mark.long
 def test_with_short_buffers_it_is_worth_a_quarter_more(folder: Path) -> None:
     found = ways("high-rise", 0.2, "none,firedex", folder)
     assert timely(found["firedex"]) >= 1.25 * timely(found["none"])

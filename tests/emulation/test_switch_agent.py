@@ -12,6 +12,8 @@ import pytest
 
 from firedex_emulation.sandbox import run_in_sandbox
 
+pytestmark = pytest.mark.long
+
 FITS = 0.995
 HERE = Path(__file__).parent
 

@@ -53,7 +53,7 @@ def usable() -> bool:
     return True
 
 
-pytestmark = pytest.mark.skipif(
+pytestmark = [pytest.mark.skipif(, pytest.mark.long]
     not usable(), reason="loopback addresses such as 127.1.0.1 are not usable here"
 )
 
