@@ -53,9 +53,12 @@ def usable() -> bool:
     return True
 
 
-pytestmark = [pytest.mark.skipif(, pytest.mark.long]
-    not usable(), reason="loopback addresses such as 127.1.0.1 are not usable here"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not usable(), reason="loopback addresses such as 127.1.0.1 are not usable here"
+    ),
+]
 
 
 class Run:
