@@ -1,6 +1,7 @@
 """``firedex emulate``."""
 
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -106,7 +107,7 @@ def emulate(
     if clean:
         _clean(as_json)
         return
-    if duration != duration:  # nan is in no range, and FloatRange lets it pass
+    if math.isnan(duration):  # FloatRange lets it pass
         raise click.BadParameter("give a number of seconds", param_hint="--duration")
     try:
         ways = ways_of(compare)
