@@ -65,9 +65,9 @@ def _phases(
     first = next(iter(rules.values()), UtilityProfile())
     marks = [(observation.began_at, first)]
     marks += [
-        (action.asked_at, rules[action.what.removeprefix("phase ")])
+        (action.asked_at, rules[action.phase])
         for action in observation.actions
-        if action.kind == "phase" and action.trouble is None
+        if action.phase is not None and action.trouble is None
     ]
     ends = [at for at, _ in marks[1:]] + [observation.ended_at + 1.0]
     return [(at, end, profile) for (at, profile), end in zip(marks, ends, strict=True)]

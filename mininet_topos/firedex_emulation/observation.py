@@ -35,13 +35,18 @@ class Visit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """Something of the timeline that was done: from when to when, as which change."""
+    """Something of the timeline that was done: from when to when, as which change.
+
+    ``phase``: the one that began; ``is_failure``: something was taken away.
+    """
 
     what: str
     kind: str
     asked_at: float
     done_at: float
     change: int | None = None
+    phase: str | None = None
+    is_failure: bool = False
     trouble: str | None = None
 
 

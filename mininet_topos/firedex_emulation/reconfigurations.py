@@ -172,11 +172,7 @@ def outages(observation: Observation, owed: Sequence[Ledger]) -> tuple[Outage, .
     Each is watched until the next, and for a while at most.
     """
     found = []
-    failures = [
-        action
-        for action in observation.actions
-        if action.kind == "kill" or (action.kind == "link" and action.what.endswith(" down"))
-    ]
+    failures = [action for action in observation.actions if action.is_failure]
     for number, action in enumerate(failures):
         next_ones = [each.asked_at for each in failures[number + 1 :]]
         until = min([action.asked_at + WATCHED_SECONDS, observation.ended_at, *next_ones])

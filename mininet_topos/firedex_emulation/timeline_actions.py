@@ -52,6 +52,8 @@ def carried_out(event: TimelineEvent, stage: Stage) -> Action:
         asked_at=asked,
         done_at=time.time(),
         change=change,
+        phase=event.phase if isinstance(event, PhaseBegins) else None,
+        is_failure=isinstance(event, PartKill) or (isinstance(event, LinkChange) and not event.up),
         trouble=trouble,
     )
 

@@ -101,7 +101,13 @@ def test_a_change_is_timed_from_request_to_the_last_move(tmp_path: Path) -> None
 def test_an_outage_is_of_who_was_without_for_longest(tmp_path: Path) -> None:
     kept = [(e, t, at) for e, t, at in SMOKE if not BEGAN + 3 <= at < BEGAN + 4.55]
     record(tmp_path, "firedex", [(e, t, "smoke/#", at, 0.01) for e, t, at in kept])
-    action = Action(what="gateway killed", kind="kill", asked_at=BEGAN + 3, done_at=BEGAN + 4.4)
+    action = Action(
+        what="gateway killed",
+        kind="kill",
+        asked_at=BEGAN + 3,
+        done_at=BEGAN + 4.4,
+        is_failure=True,
+    )
     back = Action(what="a–b up", kind="link", asked_at=BEGAN + 6, done_at=BEGAN + 6)
     way = measured(observed(scenario(), SMOKE, actions=[action, back]), tmp_path)
     (outage,) = way.outages  # a link that comes back is no failure
