@@ -28,12 +28,14 @@ def record_of(
     subscriber: str,
     *,
     run: str = "live",
+    site: str = "site",
     broker: str = "broker",
     transport: str = "tcp",
 ) -> DeliveryRecord:
     """The record of one delivered event."""
     return DeliveryRecord(
         run=run,
+        site=site,
         broker=broker,
         publication_id=event.event_id or "",
         topic=event.topic,

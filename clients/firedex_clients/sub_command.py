@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from firedex.command_options import HTTP_OR_HTTPS_URL
-from firedex.wire import LogUtility
+from firedex.wire import Configuration, LogUtility
 from firedex.wire.mqtt_names import check_filter
 from firedex_clients.errors import ClientError
 from firedex_clients.event import Event
@@ -124,11 +124,19 @@ def sub(
     except KeyboardInterrupt:
         pass
     if records is not None:
-        from firedex_clients.delivery_log import record_of, write_records
-
-        write_records(records, [record_of(event, name, transport=transport) for event in kept])
+        _write(records, kept, name, subscriber.configuration, transport)
     if count is not None and taken < count:
         sys.exit(27)
+
+
+def _write(
+    path: Path, events: Sequence[Event], name: str, plan: Configuration | None, transport: str
+) -> None:
+    from firedex_clients.delivery_log import record_of, write_records
+
+    place = {} if plan is None else {"site": plan.site, "broker": plan.broker}
+    records = [record_of(event, name, transport=transport, **place) for event in events]
+    write_records(path, records)
 
 
 @contextmanager

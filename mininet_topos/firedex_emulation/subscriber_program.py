@@ -128,11 +128,18 @@ def main(orders: PartyOrders) -> None:
     """Visit as the timeline says; then write the records and when which plan was in force."""
     visits = Visits(orders)
     visits.all()
-    broker = visits.scenario.network.broker.id
+    broker = visits.scenario.network.broker
     write_records(
         Path(orders.records),
         [
-            record_of(event, orders.name, run=orders.way, broker=broker, transport=visits.transport)
+            record_of(
+                event,
+                orders.name,
+                run=orders.way,
+                site=broker.site,
+                broker=broker.id,
+                transport=visits.transport,
+            )
             for event in visits.events
         ],
     )

@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-__all__ = ["Batches", "Mean", "batches_of", "drift", "holm", "mean_of"]
+__all__ = ["FEWEST_OF_A_BATCH", "Batches", "Mean", "batches_of", "drift", "holm", "mean_of"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MOST_BATCHES = 64
 FEWEST_BATCHES = 8
+FEWEST_OF_A_BATCH = 20
+FEWEST_OF_A_RUN = 4
+"""However many runs there are: a drift within them shows in no fewer."""
 WARM_UP = 0.1
 """The part of each run at its beginning that is not looked at: queues still fill."""
 RESEMBLANCE = 0.2
@@ -40,7 +43,12 @@ class Batches:
     @property
     def enough(self) -> bool:
         """Whether anything can be said of uncertainty."""
-        return len(self.count) >= FEWEST_BATCHES
+        return len(self.count) >= FEWEST_BATCHES and not self.thin
+
+    @property
+    def thin(self) -> bool:
+        """Whether there are too few observations in each."""
+        return bool(len(self.count)) and bool(self.count.mean() < FEWEST_OF_A_BATCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +84,13 @@ def batches_of(run: Integers, slice_: Integers, count: Integers, total: Floats) 
     wanted = MOST_BATCHES
     while True:
         made = _cut(parts, wanted)
+        if made.thin and wanted > FEWEST_BATCHES:
+            wanted //= 2
         # joined until independent, as long as there are enough left
-        if wanted <= 2 * FEWEST_BATCHES or _resemblance(made) <= RESEMBLANCE:
+        elif wanted <= 2 * FEWEST_BATCHES or _resemblance(made) <= RESEMBLANCE:
             return made
-        wanted //= 2
+        else:
+            wanted //= 2
 
 
 def _kept(slice_: Integers, count: Integers, total: Floats) -> tuple[Floats, Floats, Floats]:
@@ -96,8 +107,8 @@ def _kept(slice_: Integers, count: Integers, total: Floats) -> tuple[Floats, Flo
 
 
 def _cut(parts: list[tuple[Floats, Floats, Floats]], wanted: int) -> Batches:
-    """About ``wanted`` batches of equal time; none across runs, none without observations."""
-    each = max(wanted // len(parts), 1)
+    """About ``wanted`` batches of equal time, if there are few runs; none across runs or empty."""
+    each = max(wanted // len(parts), FEWEST_OF_A_RUN)
     counts, totals, whens = [], [], []
     for when, count, total in parts:
         batch = np.minimum((when * each).astype(np.int64), each - 1)

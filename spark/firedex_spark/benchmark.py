@@ -16,9 +16,9 @@ from pathlib import Path
 
 from firedex.benchmarks import BenchmarkResult, Comparison, Report
 from firedex_spark.delay_sketch import WIDTH
+from firedex_spark.delivery_cells import MOST_SLICES
 from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.prediction_files import read_predictions
-from firedex_spark.record_windows import MOST_SLICES
 from firedex_spark.session import spark_session
 from firedex_spark.validate_delays import validate_delays
 

@@ -14,10 +14,11 @@ from firedex.delivery_schema import SCHEMA
 from firedex.wire import Scenario
 from firedex_models import PredictionTable, predict
 from firedex_spark.calibration_estimates import ParameterEstimate, estimate_parameters, overlay_of
-from firedex_spark.delay_verdicts import MeasuredRow
 from firedex_spark.errors import BadFile
+from firedex_spark.measured_row import MeasuredRow
+from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import check_files, files_under
-from firedex_spark.record_windows import TIME, read_window, windows_of
+from firedex_spark.record_windows import read_window, windows_of
 from firedex_spark.scenario_paths import changed
 from firedex_spark.session import SparkSession
 from firedex_spark.traffic_sums import CALIBRATION_COLUMNS, TRAFFIC_SCHEMA, traffic_sums
@@ -100,7 +101,8 @@ def _error(table: PredictionTable, rows: list[MeasuredRow]) -> PredictionError:
         one = said.get((row.subscriber or "", row.filter or ""))
         if one is None:
             continue
-        successes.append(abs(row.success_rate - one.success_rate))
+        if row.success_rate is not None:
+            successes.append(abs(row.success_rate - one.success_rate))
         if row.delay_mean_seconds:
             # a delay that the model calls endless is wrong by all of it
             predicted = one.delay_mean_seconds

@@ -4,7 +4,7 @@ import json as json_text
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +19,7 @@ from firedex.wire.incident import PhaseProfile
 from firedex_models import ModelError
 from firedex_spark.arrange_records import arrange_records
 from firedex_spark.calibrate import calibrate
-from firedex_spark.delay_verdicts import Bounds
-from firedex_spark.errors import SparkJobError
+from firedex_spark.errors import NoInput, SparkJobError, UnreadablePredictions
 from firedex_spark.generate_command import generate
 from firedex_spark.job_reports import (
     write_calibration,
@@ -28,8 +27,13 @@ from firedex_spark.job_reports import (
     write_validation,
     write_weights,
 )
+from firedex_spark.measured_row import Bounds
 from firedex_spark.plan_sites import plan_sites
-from firedex_spark.prediction_files import read_predictions
+from firedex_spark.prediction_files import (
+    USUAL_SITE,
+    PredictedSubscription,
+    read_predictions,
+)
 from firedex_spark.profile_files import changes_of
 from firedex_spark.session import DEFAULT_MEMORY, SparkSession, spark_session
 from firedex_spark.simulate_sweep import simulate_sweep
@@ -101,6 +105,13 @@ def _done(out: Path, summary: dict[str, Any], json: bool) -> None:
     required=True,
     help="Configurations or plans as JSON, or Parquet; a file or a folder of them.",
 )
+@click.option(
+    "--site",
+    default=USUAL_SITE,
+    show_default=True,
+    help="Whose the plans are that do not say it (`firedex plan --json`).",
+)
+@click.option("--run", "runs", multiple=True, help="Judge this run alone; may be repeated.")
 @click.option("--delay-bound", default=USUAL.delay, show_default=True, help="Relative, of means.")
 @click.option(
     "--delay-bound-seconds", default=USUAL.delay_seconds, show_default=True, help="Or absolute."
@@ -119,6 +130,8 @@ def _done(out: Path, summary: dict[str, Any], json: bool) -> None:
 def validate_delays_command(
     records: Path,
     predictions: Path,
+    site: str,
+    runs: tuple[str, ...],
     delay_bound: float,
     delay_bound_seconds: float,
     success_bound: float,
@@ -130,14 +143,27 @@ def validate_delays_command(
     memory: str,
     json: bool,
 ) -> None:
-    """Put delivery records beside predictions, by configuration version; exit code 1 on alarm.
+    """Put delivery records beside predictions, by configuration version.
 
-    RECORDS is a file or a folder of Parquet files, flat or by site and day.
+    RECORDS is a file or a folder of Parquet files, flat or by site and day. Exit code 1 if a
+    prediction does not hold, 2 if nothing could be judged.
     """
+    if once and not follow:
+        raise click.UsageError("--once goes with --follow")
     bounds = Bounds(
         delay=delay_bound, delay_seconds=delay_bound_seconds, success=success_bound, level=level
     )
+    said: list[PredictedSubscription] = []
     last: list[Validation] = []
+
+    def present() -> list[PredictedSubscription]:
+        try:
+            said[:] = read_predictions(predictions, site)
+        except UnreadablePredictions as error:
+            if not said:
+                raise
+            _say(f"predictions stay as they were: {error}")
+        return said
 
     def told(validation: Validation) -> None:
         write_validation(validation, out)
@@ -146,21 +172,15 @@ def validate_delays_command(
 
     with _running("validate-delays", out, master, memory) as session:
         if follow:
-            follow_delays(
-                session,
-                records,
-                lambda: read_predictions(predictions),
-                out,
-                bounds=bounds,
-                once=once,
-                told=told,
-            )
+            with suppress(KeyboardInterrupt):
+                follow_delays(
+                    session, records, present, out, bounds=bounds, runs=runs, once=once, told=told
+                )
         else:
-            said = read_predictions(predictions)
-            told(validate_delays(session, records, said, bounds, _say))
-    if not last:
-        _say("nothing new")
-        return
+            told(validate_delays(session, records, present(), bounds, _say, runs=runs))
+        if not last:
+            raise NoInput(records, "delivery records")
+        last[0].check()
     alarming = last[0].alarming
     summary = {
         "records": last[0].records,
@@ -171,6 +191,7 @@ def validate_delays_command(
             f"{r.subscriber or ''} {r.filter or ''}: {r.verdict}".replace("  ", "")
             for r in alarming[:10]
         ],
+        "configurations_without_records": len(last[0].unrecorded),
         "refused_rows": dict(last[0].refused),
         "files_left_out": [str(bad) for bad in last[0].left_out],
     }

@@ -2,38 +2,38 @@
 
 Sums are of whole nanoseconds and counts, so that sums of parts of the data add up to the same
 whatever the order. Of the copies of one notification the one delivered first counts.
+
+Slices are a power of two of seconds wide: as narrow as the time that a row covers allows. Rows of
+other windows have other widths; the narrower joins exactly into the wider (``Cells.coarser``).
 """
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firedex.wire import Outcome
 from firedex_spark.delay_sketch import NANOSECONDS, bucket_of
+from firedex_spark.record_columns import CLASSES, TIME, codes_of, column_of, delivered_rows
+from firedex_spark.record_rows import refused_rows
 
-__all__ = ["CELL_SCHEMA", "COLUMNS", "REFUSED", "SLICES_OF_A_BATCH", "SUMS", "Cells", "cells_of"]
+__all__ = [
+    "CELL_SCHEMA",
+    "MOST_SLICES",
+    "REFUSED",
+    "SUMS",
+    "Cells",
+    "added_up",
+    "cells_of",
+    "slice_width",
+]
 
 Booleans = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-TIME = "published_at_seconds"
-COLUMNS = (
-    "site",
-    "run",
-    "publication_id",
-    "subscriber",
-    "filter",
-    "priority",
-    "configuration_version",
-    TIME,
-    "received_at_seconds",
-    "outcome",
-)
-REQUIRED = {*COLUMNS} - {TIME, "received_at_seconds"}
 NAMED = ("site", "run", "subscriber", "filter")
 CELL_SCHEMA = pa.schema(
     [
@@ -45,6 +45,9 @@ CELL_SCHEMA = pa.schema(
         ("filter", pa.string()),
         ("run", pa.string()),
         ("count", pa.int64()),
+        ("earliest", pa.float64()),
+        ("latest", pa.float64()),
+        ("slice_seconds", pa.float64()),
         ("slices", pa.binary()),
         ("buckets", pa.binary()),
     ]
@@ -52,8 +55,8 @@ CELL_SCHEMA = pa.schema(
 """One row for each subscription of a window, its numbers packed (``Cells``); and what was wrong:
 ``refused`` rows (``filter`` says why, ``count`` how many)."""
 SUMS, REFUSED = "sums", "refused"
-SLICES_OF_A_BATCH = 64
-CLASSES = 64
+SLICES_OF_A_BATCH = 32
+MOST_SLICES = 512
 NEVER = np.iinfo(np.int64).max
 LOW_BITS = 20
 
@@ -63,7 +66,7 @@ class Cells:
     """Numbers of one subscription, rows in any order.
 
     ``slices``: slice, offered, delivered, with a known delay, their sum in nanoseconds.
-    ``buckets``: batch of slices, bucket of delay, how many.
+    ``buckets``: batch of so many slices (``SLICES_OF_A_BATCH``), bucket of delay, how many.
     """
 
     slices: Integers
@@ -78,57 +81,98 @@ class Cells:
         )
 
     def coarser(self, factor: int) -> "Cells":
-        """As if slices were so many times as wide; what then falls together is not added up yet."""
+        """As if slices were so many times as wide."""
         slices, buckets = self.slices.copy(), self.buckets.copy()
         slices[:, 0] //= factor
         buckets[:, 0] //= factor
-        return Cells(slices=slices, buckets=buckets)
+        return Cells(slices=added_up(slices, keys=1), buckets=added_up(buckets, keys=2))
+
+
+def added_up(numbers: Integers, keys: int) -> Integers:
+    """Rows whose first ``keys`` columns are the same, added up; in rising order of those."""
+    if not len(numbers):
+        return numbers
+    numbers = numbers[np.lexsort([numbers[:, key] for key in reversed(range(keys))])]
+    same = (np.diff(numbers[:, :keys], axis=0) == 0).all(axis=1)
+    first = np.flatnonzero(np.concatenate([[True], ~same]))
+    sums = np.add.reduceat(numbers[:, keys:], first, axis=0)
+    return np.concatenate([numbers[first, :keys], sums], axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Notifications:
     """One row for each.
 
-    ``row``: subscription under a version and a class; ``subscription``: whatever they are;
+    ``version``: configuration and class in one number; ``when``: published, else received;
     ``delay`` in nanoseconds, NEVER where none is known.
     """
 
-    row: Integers
     subscription: Integers
+    version: Integers
     publication: Integers
-    slice_: Integers
+    when: Floats
     delivered: Booleans
     delay: Integers
 
     def take(self, rows: Any) -> "_Notifications":
         return _Notifications(
-            row=self.row[rows],
             subscription=self.subscription[rows],
+            version=self.version[rows],
             publication=self.publication[rows],
-            slice_=self.slice_[rows],
+            when=self.when[rows],
             delivered=self.delivered[rows],
             delay=self.delay[rows],
         )
 
 
-def cells_of(table: pa.Table, site: str | None, slice_seconds: float) -> pa.Table:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """Where each notification belongs: its row, and the slice of that row's width."""
+
+    row: Integers
+    slice_: Integers
+    earliest: Floats
+    latest: Floats
+    width: Floats
+
+
+def slice_width(seconds: Floats) -> Floats:
+    """How wide slices are over so long a time."""
+    wanted = np.maximum(seconds, 1e-3) / MOST_SLICES
+    return np.asarray(2.0 ** np.ceil(np.log2(wanted)))
+
+
+def cells_of(table: pa.Table, site: str | None) -> pa.Table:
     """The sums of a window's records; ``site``: whose they all are, if the path says."""
-    refused, good = _refused(table)
+    counts, good = refused_rows(table)
+    given = {"filter": list(counts), "count": list(counts.values())}
+    refused = _rows(REFUSED, len(counts), given)
     if not good.all():
         table = table.filter(pa.array(good))
     if not table.num_rows:
         return refused
-    subscription, texts = _subscriptions(table, site)
-    version = _column(table, "configuration_version") * CLASSES + _column(table, "priority")
-    versions, version = _numbered(version)
-    rows, row = _numbered(subscription * len(versions) + version)
-    found = _without_copies(_notifications(table, row, subscription, slice_seconds))
-    names = _names(rows // len(versions), texts, site)
+    subscription, names = _subscriptions(table, site)
+    found = _without_copies(_notifications(table, subscription))
+    versions, version = _numbered(found.version)
+    rows, row = _numbered(found.subscription * len(versions) + version)
+    placed = _placed(row, found.when, len(rows))
     numbers = versions[rows % len(versions)]
-    names |= {"configuration_version": numbers // CLASSES, "priority": numbers % CLASSES}
-    names |= {"slices": _packed(_slices(found), len(rows))}
-    names |= {"buckets": _packed(_buckets(found), len(rows))}
-    return pa.concat_tables([refused, _rows(SUMS, len(rows), names)])
+    columns = {name: pa.array(texts).take(rows // len(versions)) for name, texts in names.items()}
+    columns |= {"configuration_version": numbers // CLASSES, "priority": numbers % CLASSES}
+    columns |= {"earliest": placed.earliest, "latest": placed.latest}
+    columns |= {"slice_seconds": placed.width}
+    columns |= {"slices": _packed(_slices(found, placed), len(rows))}
+    columns |= {"buckets": _packed(_buckets(found, placed), len(rows))}
+    return pa.concat_tables([refused, _rows(SUMS, len(rows), columns)])
+
+
+def _placed(row: Integers, when: Floats, rows: int) -> _Placed:
+    earliest, latest = np.full(rows, np.inf), np.full(rows, -np.inf)
+    np.minimum.at(earliest, row, when)
+    np.maximum.at(latest, row, when)
+    width = slice_width(latest - earliest)
+    slice_ = np.floor(when / width[row]).astype(np.int64)
+    return _Placed(row=row, slice_=slice_, earliest=earliest, latest=latest, width=width)
 
 
 def _rows(kind: str, count: int, given: dict[str, Any]) -> pa.Table:
@@ -145,71 +189,17 @@ def _blank(of: pa.DataType) -> Any:
     return "" if pa.types.is_string(of) else b"" if pa.types.is_binary(of) else 0
 
 
-def _column(table: pa.Table, name: str) -> NDArray[Any]:
-    return np.asarray(table.column(name).to_numpy())
-
-
-def _codes(table: pa.Table, name: str) -> tuple[Integers, list[str]]:
-    """A number for each text, −1 for none; and the texts."""
-    column = table.column(name).combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, column.dictionary.to_pylist()
-
-
-def _refused(table: pa.Table) -> tuple[pa.Table, Booleans]:
-    """Rows that say nothing or contradict themselves, counted by reason."""
-    good = np.ones(table.num_rows, dtype=bool)
-    counts: dict[str, int] = {}
-
-    def refuse(reason: str, rows: Booleans) -> None:
-        counts[reason] = int((good & rows).sum())
-        np.logical_and(good, ~rows, out=good)
-
-    for name in sorted(REQUIRED & {*table.column_names}):
-        if table.column(name).null_count:
-            nothing = table.column(name).is_null()
-            refuse(f"{name} is missing", np.asarray(nothing.to_numpy()))
-    code, outcomes = _codes(table, "outcome")
-    known = np.array([outcome in get_args(Outcome) for outcome in outcomes] + [False])
-    refuse("outcome is unknown", ~known[code])
-    received, published = _column(table, "received_at_seconds"), _column(table, TIME)
-    refuse("received, but not delivered; or the other way", _delivered(table) == np.isnan(received))
-    with np.errstate(invalid="ignore"):
-        refuse("received before it was published", received < published)
-    for name, most in (("priority", CLASSES), ("configuration_version", 2**53)):
-        values = table.column(name).fill_null(0).to_numpy()
-        refuse(f"{name} is out of range", (values < 0) | (values >= most))
-    some = {reason: count for reason, count in counts.items() if count}
-    return _rows(REFUSED, len(some), {"filter": list(some), "count": list(some.values())}), good
-
-
-def _delivered(table: pa.Table) -> Booleans:
-    code, outcomes = _codes(table, "outcome")
-    of = np.array([outcome == "delivered" for outcome in outcomes] + [False])
-    return np.asarray(of[code])
-
-
 def _subscriptions(table: pa.Table, site: str | None) -> tuple[Integers, dict[str, list[str]]]:
-    """A number for each subscription, and the texts that it is composed of."""
-    combined = np.zeros(table.num_rows, dtype=np.int64)
-    texts: dict[str, list[str]] = {}
+    """A number for each subscription of a run, and the names of each."""
+    number = np.zeros(table.num_rows, dtype=np.int64)
+    coded: dict[str, tuple[Integers, list[str]]] = {}
     for name in NAMED:
         if name != "site" or site is None:
-            code, texts[name] = _codes(table, name)
-            combined = combined * len(texts[name]) + code
-    return combined, texts
-
-
-def _names(subscription: Integers, texts: dict[str, list[str]], site: str | None) -> dict[str, Any]:
-    names: dict[str, Any] = {} if site is None else {"site": [site] * len(subscription)}
-    for name in reversed(texts):
-        subscription, code = np.divmod(subscription, len(texts[name]))
-        names[name] = [texts[name][c] for c in code]
-    return names
+            code, texts = coded[name] = codes_of(table, name)
+            _, number = _numbered(number * len(texts) + code)
+    _, first = np.unique(number, return_index=True)
+    names = {name: [texts[c] for c in code[first]] for name, (code, texts) in coded.items()}
+    return number, names if site is None else {**names, "site": [site] * len(first)}
 
 
 def _numbered(key: Integers) -> tuple[Integers, Integers]:
@@ -221,23 +211,21 @@ def _numbered(key: Integers) -> tuple[Integers, Integers]:
     return np.asarray(values)[order], rank[codes]
 
 
-def _notifications(
-    table: pa.Table, row: Integers, subscription: Integers, slice_seconds: float
-) -> _Notifications:
-    received, published = _column(table, "received_at_seconds"), _column(table, TIME)
+def _notifications(table: pa.Table, subscription: Integers) -> _Notifications:
+    received, published = column_of(table, "received_at_seconds"), column_of(table, TIME)
     timed = ~np.isnan(received) & ~np.isnan(published)
     delay = np.full(len(received), NEVER)
     delay[timed] = np.rint((received - published)[timed] * NANOSECONDS).astype(np.int64)
-    when = np.where(np.isnan(published), received, published)
-    publication, names = _codes(table, "publication_id")
+    version = column_of(table, "configuration_version") * CLASSES + column_of(table, "priority")
+    publication, names = codes_of(table, "publication_id")
     if "" in names:
         publication = np.where(publication == names.index(""), -1, publication)
     return _Notifications(
-        row=row,
         subscription=subscription,
+        version=version,
         publication=publication,
-        slice_=np.floor(np.where(np.isnan(when), 0.0, when) / slice_seconds).astype(np.int64),
-        delivered=_delivered(table),
+        when=np.where(np.isnan(published), received, published),
+        delivered=delivered_rows(table),
         delay=delay,
     )
 
@@ -249,7 +237,7 @@ def _without_copies(rows: _Notifications) -> _Notifications:
     if not copied.any():
         return rows
     several = np.flatnonzero(copied)
-    by = (rows.row, rows.delay, ~rows.delivered, key)  # the last decides first
+    by = (rows.version, rows.delay, ~rows.delivered, key)  # the last decides first
     several = several[np.lexsort(tuple(column[several] for column in by))]
     first = np.concatenate([[True], key[several][1:] != key[several][:-1]])
     return rows.take(np.concatenate([np.flatnonzero(~copied), several[first]]))
@@ -262,34 +250,38 @@ def _exact_sums(group: Integers, values: Integers, groups: int) -> Integers:
     return (tops << LOW_BITS) + np.bincount(group, low, groups).astype(np.int64)
 
 
-def _slices(rows: _Notifications) -> tuple[Integers, Integers]:
+def _slices(rows: _Notifications, placed: _Placed) -> tuple[Integers, Integers]:
     """The row of each cell, rising, and its numbers."""
-    base = rows.slice_.min()
-    span = int(rows.slice_.max() - base) + 1
-    found, group = _numbered(rows.row * span + rows.slice_ - base)
+    base = np.floor(placed.earliest / placed.width).astype(np.int64)
+    span = MOST_SLICES + 1
+    found, group = _numbered(placed.row * span + placed.slice_ - base[placed.row])
     timed, count = rows.delay != NEVER, len(found)
+    row, within = np.divmod(found, span)
     numbers = [
-        found % span + base,
+        within + base[row],
         np.bincount(group, minlength=count),
         np.bincount(group[rows.delivered], minlength=count),
         np.bincount(group[timed], minlength=count),
         _exact_sums(group[timed], rows.delay[timed], count),
     ]
-    return found // span, np.stack(numbers, axis=1)
+    return row, np.stack(numbers, axis=1)
 
 
-def _buckets(rows: _Notifications) -> tuple[Integers, Integers]:
+def _buckets(rows: _Notifications, placed: _Placed) -> tuple[Integers, Integers]:
     """The row of each cell, rising, and its numbers."""
-    rows = rows.take(rows.delay != NEVER)
-    if not len(rows.delay):
+    timed = rows.delay != NEVER
+    if not timed.any():
         return np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64)
-    bucket, batch = bucket_of(rows.delay), rows.slice_ // SLICES_OF_A_BATCH
+    row, bucket = placed.row[timed], bucket_of(rows.delay[timed])
+    base = np.floor(placed.earliest / placed.width).astype(np.int64) // SLICES_OF_A_BATCH
+    batch = placed.slice_[timed] // SLICES_OF_A_BATCH - base[row]
+    batches = MOST_SLICES // SLICES_OF_A_BATCH + 1
     low, span = bucket.min(), int(bucket.max() - bucket.min()) + 1
-    first, batches = batch.min(), int(batch.max() - batch.min()) + 1
-    found, group = _numbered((rows.row * batches + batch - first) * span + bucket - low)
+    found, group = _numbered((row * batches + batch) * span + bucket - low)
     rest, offset = np.divmod(found, span)
-    numbers = [rest % batches + first, offset + low, np.bincount(group, minlength=len(found))]
-    return rest // batches, np.stack(numbers, axis=1)
+    row, batch = np.divmod(rest, batches)
+    numbers = [batch + base[row], offset + low, np.bincount(group, minlength=len(found))]
+    return row, np.stack(numbers, axis=1)
 
 
 def _packed(cells: tuple[Integers, Integers], rows: int) -> list[bytes]:

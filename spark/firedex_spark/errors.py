@@ -14,7 +14,9 @@
      ├── UnreadablePredictions
      ├── BadFleet             a fleet's table that cannot be used
      ├── BadGrid              a sweep's grid that cannot be used
-     └── OutputInUse          the output folder holds another job's results
+     ├── OutputInUse          the output folder holds another job's results
+     ├── NothingJudged        records and predictions have nothing in common, or too little
+     └── StreamBroken         a stream that cannot go on
 """
 
 from collections.abc import Sequence
@@ -28,9 +30,11 @@ __all__ = [
     "NoInput",
     "NoJava",
     "NoPredictions",
+    "NothingJudged",
     "NothingReadable",
     "OutputInUse",
     "SparkJobError",
+    "StreamBroken",
     "UnreadableFile",
     "UnreadablePredictions",
     "WrongColumnType",
@@ -123,3 +127,14 @@ class OutputInUse(SparkJobError):
 
     def __init__(self, folder: Path, what: str) -> None:
         super().__init__(f"{folder} {what}; name another folder")
+
+
+class NothingJudged(SparkJobError):
+    """A validation that says nothing of any prediction."""
+
+
+class StreamBroken(SparkJobError):
+    """A stream that cannot go on, such as one whose checkpoint is damaged."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the stream cannot go on: {reason}")

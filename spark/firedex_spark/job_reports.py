@@ -12,9 +12,9 @@ import yaml
 
 from firedex.wire import to_json, to_plain
 from firedex_spark.calibrate import Calibration
-from firedex_spark.delay_verdicts import MeasuredRow
 from firedex_spark.errors import BadFile
 from firedex_spark.html_report import Page, plot
+from firedex_spark.measured_row import MeasuredRow
 from firedex_spark.profile_files import ProfileChange, profiles_of
 from firedex_spark.simulate_sweep import SweepPoint
 from firedex_spark.utility_weights import FittedWeights

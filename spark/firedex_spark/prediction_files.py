@@ -1,8 +1,8 @@
 """Predictions as files: what was said of every subscription of a site's configuration.
 
-Read from Parquet, and from the JSON that the service answers (``GET /v1/configuration``) or that
-``firedex plan --json`` and ``predict --json`` print; those last have no version and count as 0, as
-simulated records do.
+Read from Parquet, and from JSON: of the service (``GET /v1/configurations/7``), of an emulation
+(its observation holds all configurations), and of ``firedex plan --json``, which has no version and
+counts as 0, as simulated records do, and is of the site that the caller says.
 """
 
 import json
@@ -17,7 +17,15 @@ import pyarrow.parquet as pq
 from firedex.wire import Configuration, Prediction, SubscriptionPrediction, WireError, from_plain
 from firedex_spark.errors import NoPredictions, UnreadablePredictions
 
-__all__ = ["SCHEMA", "PredictedSubscription", "read_predictions", "write_predictions"]
+__all__ = [
+    "SCHEMA",
+    "USUAL_SITE",
+    "PredictedSubscription",
+    "read_predictions",
+    "write_predictions",
+]
+
+USUAL_SITE = "site"
 
 INTEGERS = {"flow", "priority"}
 TEXTS = {"subscriber", "filter", "method", "reason"}
@@ -65,8 +73,11 @@ def write_predictions(path: Path, predicted: Iterable[PredictedSubscription]) ->
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
 
 
-def read_predictions(source: Path) -> list[PredictedSubscription]:
-    """All predictions in a file, or in the ``.json`` and ``.parquet`` files of a folder."""
+def read_predictions(source: Path, site: str = USUAL_SITE) -> list[PredictedSubscription]:
+    """All predictions in a file, or in the ``.json`` and ``.parquet`` files of a folder.
+
+    ``site``: whose the plans are that do not say it.
+    """
     files = [source]
     if source.is_dir():
         files = sorted([*source.rglob("*.json"), *source.rglob("*.parquet")])
@@ -74,18 +85,18 @@ def read_predictions(source: Path) -> list[PredictedSubscription]:
         raise NoPredictions(source)
     found: dict[tuple[str, int, str, str], PredictedSubscription] = {}
     for file in files:
-        for one in _read(file):
+        for one in _read(file, site):
             said = one.prediction
             found[one.site, one.configuration_version, said.subscriber, said.filter] = one
     return list(found.values())
 
 
-def _read(file: Path) -> list[PredictedSubscription]:
+def _read(file: Path, site: str) -> list[PredictedSubscription]:
     try:
         if file.suffix == ".parquet":
             return [_of_row(row) for row in pq.read_table(file, schema=SCHEMA).to_pylist()]
-        return _of_json(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, WireError, pa.ArrowException) as error:
+        return _of_json(json.loads(file.read_text("utf-8")), site)
+    except (OSError, ValueError, TypeError, KeyError, WireError, pa.ArrowException) as error:
         raise UnreadablePredictions(file, str(error)) from error
 
 
@@ -98,13 +109,16 @@ def _of_row(row: dict[str, Any]) -> PredictedSubscription:
     )
 
 
-def _of_json(data: Any) -> list[PredictedSubscription]:
+def _of_json(data: Any, site: str) -> list[PredictedSubscription]:
+    if "configurations" in data:
+        each = [one["configuration"] for one in data["configurations"]]
+        return [said for one in each for said in _of_json(one, site)]
+    version = 0
     if "flows" in data and "version" in data:
         configuration = from_plain(Configuration, data, tolerant=True)
         site, version = configuration.site, configuration.version
         rows = configuration.prediction.subscriptions if configuration.prediction else ()
     else:
-        site, version = "site", 0
         rows = from_plain(Prediction, data, tolerant=True).subscriptions
     return [
         PredictedSubscription(site=site, configuration_version=version, prediction=row)

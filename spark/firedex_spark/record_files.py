@@ -7,10 +7,12 @@ Files lie flat, as clients and the simulator write them, or by site and day
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
@@ -34,7 +36,10 @@ SITE = "site="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """Rows that lie together in a file, and between which times; ``untimed``: some have none."""
+    """Rows that lie together in a file, and between which times; ``untimed``: some have none.
+
+    Without any time at all ``earliest`` is after ``latest``.
+    """
 
     number: int
     rows: int
@@ -97,11 +102,16 @@ def check_files(
 def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | BadFile:
     try:
         with pq.ParquetFile(path) as file:
-            metadata, found = file.metadata, file.schema_arrow
+            wrong = _wrong_columns(path, file.schema_arrow, schema)
+            if wrong is not None:
+                return wrong
+            return RecordFile(path=path, site=_site_of(path), groups=tuple(_groups(file, time)))
     except (OSError, pa.ArrowException) as error:
         return UnreadableFile(path, str(error).splitlines()[0])
-    site = _site_of(path)
-    wanted = [field for field in schema if not (field.name == "site" and site is not None)]
+
+
+def _wrong_columns(path: Path, found: pa.Schema, schema: pa.Schema) -> BadFile | None:
+    wanted = [f for f in schema if not (f.name == "site" and _site_of(path) is not None)]
     missing = [field.name for field in wanted if field.name not in found.names]
     if missing:
         return MissingColumns(path, missing)
@@ -109,7 +119,7 @@ def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | Ba
         kind = found.field(field.name).type
         if not _alike(kind, field.type):
             return WrongColumnType(path, field.name, str(kind), str(field.type))
-    return RecordFile(path=path, site=site, groups=tuple(_groups(metadata, time)))
+    return None
 
 
 def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -125,24 +135,44 @@ def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _site_of(path: Path) -> str | None:
     named = [part.removeprefix(SITE) for part in path.parts if part.startswith(SITE)]
-    return named[-1] if named else None
+    return unquote(named[-1]) if named else None
 
 
-def _groups(metadata: pq.FileMetaData, time: str | None) -> Iterable[RowGroup]:
+def _groups(file: pq.ParquetFile, time: str | None) -> Iterable[RowGroup]:
+    metadata = file.metadata
     names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
     column = names.index(time) if time is not None else None
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         said: Any = group.column(column).statistics if column is not None else None
-        known = said is not None and said.has_min_max
-        none_at_all = said is not None and said.has_null_count and said.null_count == group.num_rows
+        earliest, latest, untimed = inf, -inf, False
+        if time is not None and (said is None or not _is_telling(said, group.num_rows)):
+            earliest, latest, untimed = _looked_up(file, number, time)
+        elif said is not None:
+            untimed = said.null_count > 0
+            if said.has_min_max:
+                earliest, latest = float(said.min), float(said.max)
         yield RowGroup(
-            number=number,
-            rows=group.num_rows,
-            earliest=float(said.min) if known else inf if none_at_all else -inf,
-            latest=float(said.max) if known else -inf if none_at_all else inf,
-            untimed=said is None or not said.has_null_count or said.null_count > 0,
+            number=number, rows=group.num_rows, earliest=earliest, latest=latest, untimed=untimed
         )
+
+
+def _is_telling(said: Any, rows: int) -> bool:
+    """Whether statistics say what is wanted of them; some writers leave them out."""
+    if not said.has_null_count:
+        return False
+    if not said.has_min_max:
+        return bool(said.null_count == rows)
+    return isfinite(said.min) and isfinite(said.max)
+
+
+def _looked_up(file: pq.ParquetFile, group: int, time: str) -> tuple[float, float, bool]:
+    column = file.read_row_group(group, [time]).column(time)
+    times = np.asarray(column.drop_null().to_numpy())
+    times = times[np.isfinite(times)]
+    if not len(times):
+        return inf, -inf, column.null_count > 0
+    return float(times.min()), float(times.max()), column.null_count > 0
 
 
 def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema) -> DataFrame:

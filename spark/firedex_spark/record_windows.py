@@ -6,26 +6,30 @@ a stamp have no delay, cannot be duplicates of anything known, and make windows 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby, pairwise
-from math import ceil, floor, inf, isfinite, log2
+from math import ceil, floor, inf
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from firedex_spark.errors import BadFile, UnreadableFile
+from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import RecordFile, RowGroup
 
-__all__ = ["Piece", "Window", "fixed_windows", "read_window", "slice_width", "windows_of"]
+__all__ = ["Piece", "Window", "fixed_windows", "read_window", "windows_of"]
 
 ROWS_OF_A_WINDOW = 1_500_000
 NEAR = 0.4
 """By what part of a window a cut may be moved to where a row group begins."""
-MOST_SLICES = 1024
-TIME = "published_at_seconds"
+WIDE_SECONDS = 86_400.0
+"""In row groups that span more, rows' times are looked at: one wrong clock may be all it is."""
+PARTS_OF_A_WIDE_GROUP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +57,38 @@ class Window:
 Placed = tuple[RecordFile, RowGroup]
 
 
-def slice_width(files: Iterable[RecordFile]) -> float:
-    """Seconds of a slice: a power of two, so that slices of other widths join exactly."""
-    groups = [group for file in files for group in file.groups]
-    earliest = min((g.earliest for g in groups if isfinite(g.earliest)), default=0.0)
-    latest = max((g.latest for g in groups if isfinite(g.latest)), default=0.0)
-    return float(2.0 ** ceil(log2(max(latest - earliest, 1e-3) / MOST_SLICES)))
-
-
 def windows_of(files: Sequence[RecordFile]) -> list[Window]:
     """Windows of about equal size, cut where row groups begin if that is near."""
     made: list[Window] = []
     for site, placed in _by_site(files):
         timed = [p for p in placed if p[1].earliest <= p[1].latest]
-        cuts = [-inf, *_cuts([group for _, group in timed]), inf]
+        cuts = [-inf, *_cuts([part for p in timed for part in _parts(*p)]), inf]
         made += _windows(site, timed, pairwise(cuts))
         made += _untimed(site, placed)
     return made
+
+
+def _parts(file: RecordFile, group: RowGroup) -> list[RowGroup]:
+    """A group as it is; or, if it spans long, in parts of about as many rows each."""
+    if group.latest - group.earliest <= WIDE_SECONDS:
+        return [group]
+    times = np.sort(_times(str(file.path), group.number))
+    parts = [part for part in np.array_split(times, PARTS_OF_A_WIDE_GROUP) if len(part)]
+    return [
+        replace(group, rows=len(part), earliest=float(part[0]), latest=float(part[-1]))
+        for part in parts
+    ]
+
+
+def _times(path: str, group: int) -> NDArray[np.float64]:
+    """The stamps of a row group; none if they turn out to be unreadable, as is found later."""
+    try:
+        with pq.ParquetFile(path) as file:
+            column = file.read_row_group(group, [TIME]).column(TIME)
+    except (OSError, pa.ArrowException):
+        return np.empty(0)
+    times = np.asarray(column.drop_null().to_numpy(), dtype=np.float64)
+    return times[np.isfinite(times)]
 
 
 def _cuts(groups: list[RowGroup]) -> list[float]:
@@ -77,11 +96,10 @@ def _cuts(groups: list[RowGroup]) -> list[float]:
 
     Rows are taken to be spread evenly over the time of their group.
     """
-    known = [g for g in groups if isfinite(g.earliest) and isfinite(g.latest)]
-    if not known:
+    if not groups:
         return []
-    early, late = np.array([[g.earliest, g.latest] for g in known]).T
-    rows = np.array([g.rows for g in known], dtype=np.float64)
+    early, late = np.array([[g.earliest, g.latest] for g in groups]).T
+    rows = np.array([g.rows for g in groups], dtype=np.float64)
     times = np.unique(np.concatenate([early, late]))
     first, last = np.searchsorted(times, early), np.searchsorted(times, late)
     lasting = last > first
@@ -106,16 +124,23 @@ def fixed_windows(files: Sequence[RecordFile], seconds: float) -> list[Window]:
     """Windows whose bounds do not depend on what else there is."""
     made: list[Window] = []
     for site, placed in _by_site(files):
-        timed = [p for p in placed if isfinite(p[1].earliest) and isfinite(p[1].latest)]
-        numbers: set[int] = set()
-        for _, group in timed:
-            numbers |= set(
-                range(floor(group.earliest / seconds), floor(group.latest / seconds) + 1)
-            )
+        timed = [p for p in placed if p[1].earliest <= p[1].latest]
+        numbers = {number for p in timed for number in _window_numbers(*p, seconds)}
         bounds = [(number * seconds, (number + 1) * seconds) for number in sorted(numbers)]
         made += _windows(site, timed, bounds)
         made += _untimed(site, placed)
     return made
+
+
+def _window_numbers(file: RecordFile, group: RowGroup, seconds: float) -> Iterable[int]:
+    if group.latest - group.earliest <= WIDE_SECONDS:
+        return range(floor(group.earliest / seconds), floor(group.latest / seconds) + 1)
+    return _numbers_of_wide(str(file.path), group.number, seconds)
+
+
+@lru_cache(maxsize=10_000)
+def _numbers_of_wide(path: str, group: int, seconds: float) -> tuple[int, ...]:
+    return tuple(np.unique(np.floor(_times(path, group) / seconds)).astype(np.int64).tolist())
 
 
 def _by_site(files: Sequence[RecordFile]) -> Iterator[tuple[str | None, list[Placed]]]:

@@ -5,7 +5,7 @@ place, where they are measured. Nothing is shuffled but sums.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex.delivery_schema import SCHEMA
 from firedex.wire import SubscriptionPrediction
-from firedex_spark.delay_verdicts import Bounds, MeasuredRow, Series, judge, measure
-from firedex_spark.delivery_cells import CELL_SCHEMA, COLUMNS, REFUSED, SUMS, Cells, cells_of
-from firedex_spark.errors import BadFile, NothingReadable, UnreadableFile
+from firedex_spark.delay_measures import Series, measure
+from firedex_spark.delay_verdicts import judge
+from firedex_spark.delivery_cells import CELL_SCHEMA, REFUSED, SUMS, Cells, cells_of
+from firedex_spark.errors import BadFile, NothingJudged, NothingReadable, UnreadableFile
+from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.prediction_files import PredictedSubscription
+from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import CheckedFiles, RecordFile, check_files, files_under
-from firedex_spark.record_windows import TIME, Piece, Window, read_window, slice_width, windows_of
+from firedex_spark.record_windows import Piece, Window, read_window, windows_of
+from firedex_spark.run_spans import at_width_of_runs
 from firedex_spark.session import SparkSession
 
 __all__ = [
@@ -33,6 +37,7 @@ __all__ = [
     "measured_rows",
     "summed",
     "sums_of",
+    "unrecorded",
     "validate_delays",
     "what_was_wrong",
     "window_as_plain",
@@ -46,18 +51,44 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What came of a validation; ``refused``: rows that were not counted, by reason."""
+    """What came of a validation.
+
+    ``refused``: rows that were not counted, by reason. ``unrecorded``: configurations that were
+    predicted and have no record at all.
+    """
 
     rows: tuple[MeasuredRow, ...]
     bounds: Bounds
     records: int
     refused: Mapping[str, int]
     left_out: tuple[BadFile, ...]
+    unrecorded: tuple[tuple[str, int], ...]
 
     @property
     def alarming(self) -> list[MeasuredRow]:
         """Where the model does not hold."""
         return [row for row in self.rows if row.alarming]
+
+    def check(self) -> None:
+        """Raise what stood in the way if it says nothing of any prediction."""
+        if any(row.judged for row in self.rows):
+            return
+        if all(row.method is None for row in self.rows):
+            recorded = {(row.site, row.configuration_version) for row in self.rows}
+            raise NothingJudged(
+                f"no record is of a predicted configuration; records are of {_listed(recorded)}, "
+                f"predictions of {_listed(self.unrecorded)}"
+            )
+        raise NothingJudged(
+            f"too little data to judge any of {len(self.rows)} rows (8 batches of 20 deliveries "
+            "each are needed)"
+        )
+
+
+def _listed(found: Collection[tuple[str, int]]) -> str:
+    names = [f"{site} version {version}" for site, version in sorted(found)[:5]]
+    more = ["…"] if len(found) > len(names) else []
+    return ", ".join(names + more) or "nothing"
 
 
 def validate_delays(
@@ -66,19 +97,24 @@ def validate_delays(
     predictions: Sequence[PredictedSubscription],
     bounds: Bounds | None = None,
     say: Say = lambda _text: None,
+    *,
+    runs: Collection[str] = (),
 ) -> Validation:
-    """Compare; a file that cannot be read, however late that shows, is left out whole and named."""
+    """Compare; a file that cannot be read, however late that shows, is left out whole and named.
+
+    ``runs``: of these alone, if any are named.
+    """
     bounds = bounds or Bounds()
     checked = check_files(records, files_under(records, "delivery records"), SCHEMA, TIME)
     while True:
         for bad in checked.left_out:
             say(f"left out: {bad}")
         say(f"{checked.rows} records in {len(checked.good)} files")
-        sums = sums_of(spark, windows_of(checked.good), slice_width(checked.good)).cache()
+        sums = sums_of(spark, windows_of(checked.good)).cache()
         try:
             refused, broken = what_was_wrong(sums)
             if not broken:
-                measured = measured_rows(sums, configurations(predictions), bounds)
+                measured = measured_rows(sums, configurations(predictions), bounds, runs)
                 rows = judge(measured, bounds)
                 break
         finally:
@@ -90,6 +126,7 @@ def validate_delays(
         records=checked.rows,
         refused=refused,
         left_out=checked.left_out,
+        unrecorded=unrecorded(configurations(predictions), rows),
     )
 
 
@@ -102,7 +139,12 @@ def configurations(predictions: Iterable[PredictedSubscription]) -> PredictedBy:
     return found
 
 
-def sums_of(spark: SparkSession, windows: Sequence[Window], slice_seconds: float) -> DataFrame:
+def unrecorded(predicted: PredictedBy, rows: Iterable[MeasuredRow]) -> tuple[tuple[str, int], ...]:
+    """Configurations of which there is no row."""
+    return tuple(sorted({*predicted} - {(row.site, row.configuration_version) for row in rows}))
+
+
+def sums_of(spark: SparkSession, windows: Sequence[Window]) -> DataFrame:
     """The sums of every window, each worked on where a worker is free."""
     told = [(json.dumps(window_as_plain(window)),) for window in windows]
     tasks = spark.createDataFrame(told, "window string").repartition(max(len(told), 1))
@@ -110,15 +152,15 @@ def sums_of(spark: SparkSession, windows: Sequence[Window], slice_seconds: float
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column("window").to_pylist():
-                yield from summed(window_from_plain(json.loads(text)), slice_seconds).to_batches()
+                yield from summed(window_from_plain(json.loads(text))).to_batches()
 
     return tasks.mapInArrow(work, from_arrow_schema(CELL_SCHEMA))
 
 
-def summed(window: Window, slice_seconds: float) -> pa.Table:
+def summed(window: Window) -> pa.Table:
     """The sums of one window, and what of it could not be read."""
     table, bad = read_window(window, COLUMNS, SCHEMA)
-    sums = cells_of(table, window.site, slice_seconds)
+    sums = cells_of(table, window.site)
     broken = [
         {"kind": UNREADABLE, "subscriber": str(one.file), "filter": one.reason} for one in bad
     ]
@@ -168,7 +210,9 @@ MEASURED_COLUMNS = tuple(f.name for f in fields(MeasuredRow))
 MEASURED = "site string, configuration_version long, measured string"
 
 
-def measured_rows(sums: DataFrame, predicted: PredictedBy, bounds: Bounds) -> list[MeasuredRow]:
+def measured_rows(
+    sums: DataFrame, predicted: PredictedBy, bounds: Bounds, runs: Collection[str] = ()
+) -> list[MeasuredRow]:
     """The rows of all configurations, not judged yet, in a fixed order."""
     shared = sums.sparkSession.sparkContext.broadcast(predicted)
 
@@ -180,6 +224,8 @@ def measured_rows(sums: DataFrame, predicted: PredictedBy, bounds: Bounds) -> li
                 filter=row.filter,
                 priority=int(row.priority),
                 run=row.run,
+                earliest=float(row.earliest),
+                latest=float(row.latest),
                 cells=Cells.unpacked(row.slices, row.buckets),
             )
             for row in rows.itertuples()
@@ -189,13 +235,36 @@ def measured_rows(sums: DataFrame, predicted: PredictedBy, bounds: Bounds) -> li
         return pd.DataFrame({"site": site, "configuration_version": version, "measured": texts})
 
     found = (
-        sums.where(sums.kind == SUMS)
+        _at_width(sums, runs)
         .groupBy("site", "configuration_version")
         .applyInPandas(measured, MEASURED)
         .collect()
     )
     rows = [_row_from_plain(json.loads(row["measured"])) for row in found]
     return sorted(rows, key=_place)
+
+
+def _at_width(sums: DataFrame, runs: Collection[str]) -> DataFrame:
+    """Sums by slices that fit their run: few are left to bring together."""
+    some = sums.where(sums.kind == SUMS)
+    if runs:
+        some = some.where(some.run.isin(*runs))
+    by = ("site", "configuration_version", "run")
+    found = some.groupBy(*by).agg({"earliest": "min", "latest": "max"}).collect()
+    spans = {
+        (row["site"], row["configuration_version"], row["run"]): (
+            row["min(earliest)"],
+            row["max(latest)"],
+        )
+        for row in found
+    }
+    shared = sums.sparkSession.sparkContext.broadcast(spans)
+
+    def fitted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from at_width_of_runs(pa.Table.from_batches([batch]), shared.value).to_batches()
+
+    return some.mapInArrow(fitted, from_arrow_schema(CELL_SCHEMA))
 
 
 def _place(row: MeasuredRow) -> tuple[Any, ...]:

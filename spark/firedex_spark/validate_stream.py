@@ -9,33 +9,36 @@ over everything.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex.delivery_schema import SCHEMA
 from firedex_spark import errors
-from firedex_spark.delay_verdicts import Bounds, judge
-from firedex_spark.delivery_cells import CELL_SCHEMA, SUMS, Cells
-from firedex_spark.errors import BadFile, NothingReadable
+from firedex_spark.delay_verdicts import judge
+from firedex_spark.delivery_cells import CELL_SCHEMA, SUMS
+from firedex_spark.errors import BadFile, NothingReadable, SparkJobError, StreamBroken
+from firedex_spark.measured_row import Bounds
 from firedex_spark.prediction_files import PredictedSubscription
+from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import RecordFile, RowGroup, check_files
-from firedex_spark.record_windows import TIME, Window, fixed_windows, slice_width
+from firedex_spark.record_windows import Window, fixed_windows
 from firedex_spark.session import SparkSession
 from firedex_spark.validate_delays import (
     Validation,
     configurations,
     measured_rows,
     summed,
+    unrecorded,
     what_was_wrong,
     window_as_plain,
     window_from_plain,
@@ -47,7 +50,8 @@ BINARY_FILES = "path string, modificationTime timestamp, length long, content bi
 PACE = "5 seconds"
 WINDOW_SECONDS = 1024.0
 """A power of two, for no better reason than that slices are too."""
-WIDTH_KEY = b"slice_seconds"
+ANY_AGE = "36500d"
+"""Files are new when they were not taken in yet, however old they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,28 +69,39 @@ def follow_delays(
     out: Path,
     *,
     bounds: Bounds | None = None,
+    runs: Collection[str] = (),
     once: bool = False,
     told: Callable[[Validation], None] = lambda _validation: None,
 ) -> None:
     """Follow ``records``; ``told`` is called with the whole result after every batch of files.
 
-    ``predictions`` are read anew each time. ``once``: end when everything there is was taken in.
+    First with what stands from before, if anything. ``predictions`` are read anew each time.
+    ``once``: end when everything there is was taken in.
     """
-    state = _State(spark, out / "state", predictions, bounds or Bounds())
+    state = _State(spark, out / "state", predictions, bounds or Bounds(), runs)
     stream = (
         spark.readStream.format("binaryFile")
         .schema(BINARY_FILES)
         .option("pathGlobFilter", "*.parquet")
         .option("recursiveFileLookup", "true")
+        .option("maxFileAge", ANY_AGE)
         .load(str(records.absolute()))
         .select("path")
     )
+    standing = state.standing()
+    if standing is not None:
+        told(standing)
+    failed: list[SparkJobError] = []
 
     def take(batch: DataFrame, number: int) -> None:
         paths = sorted(_local(row["path"]) for row in batch.collect())
-        found = state.take(number, paths) if paths else None
-        if found is not None:
-            told(found)
+        if not paths:
+            return
+        try:
+            told(state.take(number, paths))
+        except SparkJobError as error:
+            failed.append(error)
+            raise
 
     writer = stream.writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", str((out / "checkpoint").absolute()))
@@ -94,6 +109,10 @@ def follow_delays(
     query = writer.start()
     try:
         query.awaitTermination()
+    except StreamingQueryException as error:
+        if failed:
+            raise failed[0] from error
+        raise StreamBroken(str(error).splitlines()[0]) from error
     finally:
         query.stop()
 
@@ -111,26 +130,34 @@ class _State:
         folder: Path,
         predictions: Callable[[], Sequence[PredictedSubscription]],
         bounds: Bounds,
+        runs: Collection[str],
     ) -> None:
         self._spark, self._predictions, self._bounds = spark, predictions, bounds
+        self._runs = runs
         self._files, self._sums = folder / "files", folder / "sums"
         self._everything = folder / "everything-anew"
         self._files.mkdir(parents=True, exist_ok=True)
         self._sums.mkdir(parents=True, exist_ok=True)
 
-    def take(self, number: int, paths: list[str]) -> Validation | None:
-        """Take in a batch of files, again if it was taken in before; None if all are bad so far."""
+    def standing(self) -> Validation | None:
+        """What follows from all that was taken in; None if that is nothing, or was cut short."""
+        known = self._known()
+        windows = fixed_windows(list(known.good.values()), WINDOW_SECONDS)
+        whole = all(self._place(window).exists() for window in windows)
+        if not (known.good or known.left_out) or not whole or self._everything.exists():
+            return None
+        return self._validation(known, windows)
+
+    def take(self, number: int, paths: list[str]) -> Validation:
+        """Take in a batch of files, again if it was taken in before."""
         self._note(number, [Path(path) for path in paths])
         fresh = set(paths)
         while True:
             known = self._known()
-            files = list(known.good.values())
-            if not files:
-                return None
-            windows = fixed_windows(files, WINDOW_SECONDS)
+            windows = fixed_windows(list(known.good.values()), WINDOW_SECONDS)
             anew = self._everything.exists()
             stale = [w for w in windows if anew or fresh & {piece.path for piece in w.pieces}]
-            broken = self._sum_up(stale, slice_width(files))
+            broken = self._sum_up(stale)
             if not broken:
                 self._everything.unlink(missing_ok=True)
                 return self._validation(known, windows)
@@ -181,7 +208,7 @@ class _State:
         name = sha256(f"{window.site} {kind}".encode()).hexdigest()[:24]
         return self._sums / f"{name}.parquet"
 
-    def _sum_up(self, windows: list[Window], width: float) -> list[BadFile]:
+    def _sum_up(self, windows: list[Window]) -> list[BadFile]:
         tasks = [(json.dumps(window_as_plain(w)), str(self._place(w))) for w in windows]
         if not tasks:
             return []
@@ -189,9 +216,8 @@ class _State:
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for row in batch.to_pylist():
-                    sums = summed(window_from_plain(json.loads(row["window"])), width)
-                    kept = sums.replace_schema_metadata({WIDTH_KEY: repr(width).encode()})
-                    _replace_table(Path(row["place"]), kept)
+                    sums = summed(window_from_plain(json.loads(row["window"])))
+                    _replace_table(Path(row["place"]), sums)
                     wrong = pc.not_equal(sums["kind"], SUMS)
                     yield from sums.filter(wrong).to_batches()
 
@@ -200,28 +226,28 @@ class _State:
         return what_was_wrong(frame)[1]
 
     def _validation(self, known: _Known, windows: list[Window]) -> Validation:
-        files = list(known.good.values())
-        width = slice_width(files)
         places = [(str(self._place(window)),) for window in windows]
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for place in batch.column("place").to_pylist():
-                    yield from _at_width(pq.read_table(place), width).to_batches()
+                    yield from pq.read_table(place, schema=CELL_SCHEMA).to_batches()
 
-        frame = self._spark.createDataFrame(places, "place string").repartition(len(places))
+        frame = self._spark.createDataFrame(places, "place string").repartition(max(len(places), 1))
         sums = frame.mapInArrow(read, from_arrow_schema(CELL_SCHEMA)).cache()
         try:
             refused, _ = what_was_wrong(sums)
-            found = measured_rows(sums, configurations(self._predictions()), self._bounds)
+            predicted = configurations(self._predictions())
+            found = measured_rows(sums, predicted, self._bounds, self._runs)
         finally:
             sums.unpersist()
         return Validation(
             rows=tuple(judge(found, self._bounds)),
             bounds=self._bounds,
-            records=sum(file.rows for file in files),
+            records=sum(file.rows for file in known.good.values()),
             refused=refused,
             left_out=tuple(known.left_out[path] for path in sorted(known.left_out)),
+            unrecorded=unrecorded(predicted, found),
         )
 
 
@@ -233,23 +259,6 @@ def _bad_file(kind: str, file: Path, reason: str) -> BadFile:
     return made
 
 
-def _at_width(sums: pa.Table, width: float) -> pa.Table:
-    """Sums whose slices are as wide as those of all the others."""
-    factor = round(width / float(sums.schema.metadata[WIDTH_KEY]))
-    sums = sums.replace_schema_metadata(None)
-    if factor == 1:
-        return sums
-    packed: dict[str, list[Any]] = {"slices": [], "buckets": []}
-    for slices, buckets in zip(sums["slices"], sums["buckets"], strict=True):
-        cells = Cells.unpacked(slices.as_py() or b"", buckets.as_py() or b"").coarser(factor)
-        packed["slices"].append(cells.slices.tobytes())
-        packed["buckets"].append(cells.buckets.tobytes())
-    for name, values in packed.items():
-        column = pa.array(values, pa.binary())
-        sums = sums.set_column(sums.schema.get_field_index(name), sums.schema.field(name), column)
-    return sums
-
-
 def _replace(path: Path, content: bytes) -> None:
     unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
     unfinished.write_bytes(content)
@@ -258,5 +267,5 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _replace_table(path: Path, table: pa.Table) -> None:
     unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
-    pq.write_table(table, unfinished)
+    pq.write_table(table, unfinished, compression="zstd")
     unfinished.replace(path)

@@ -11,10 +11,14 @@ from firedex.simulation_records import RecordFiles
 from firedex.wire import Scenario, SubscriptionPrediction, from_plain
 from firedex_models import predict
 from firedex_models.simulation import SimulationSettings, simulate
-from firedex_spark.delay_verdicts import Bounds, MeasuredRow, Series, judge, measure
-from firedex_spark.delivery_cells import COLUMNS, SUMS, Cells, cells_of
+from firedex_spark.delay_measures import Series, measure
+from firedex_spark.delay_verdicts import judge
+from firedex_spark.delivery_cells import Cells, cells_of
+from firedex_spark.measured_row import Bounds, MeasuredRow
+from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
-from firedex_spark.record_windows import TIME, read_window, slice_width, windows_of
+from firedex_spark.record_windows import read_window, windows_of
+from firedex_spark.run_spans import at_width_of_runs, spans_of
 
 CLASSES = 4
 
@@ -98,21 +102,25 @@ def judged_without_spark(
     """What the job does, in one process."""
     bounds = bounds or Bounds()
     checked = check_files(folder, files_under(folder, "records"), SCHEMA, TIME)
-    width = slice_width(checked.good)
     parts = []
     for window in windows_of(checked.good):
         table, bad = read_window(window, COLUMNS, SCHEMA)
         assert not bad
-        parts.append(cells_of(table, window.site, width))
-    series = [series_of(row) for row in pa.concat_tables(parts).to_pylist() if row["kind"] == SUMS]
+        parts.append(cells_of(table, window.site))
+    series = series_of(pa.concat_tables(parts))
     return judge(measure("site", 0, series, predictions_of(scenario), bounds), bounds)
 
 
-def series_of(row: dict[str, object]) -> Series:
-    return Series(
-        subscriber=row["subscriber"],
-        filter=row["filter"],
-        priority=row["priority"],
-        run=row["run"],
-        cells=Cells.unpacked(row["slices"], row["buckets"]),
-    )
+def series_of(sums: pa.Table) -> list[Series]:
+    return [
+        Series(
+            subscriber=row["subscriber"],
+            filter=row["filter"],
+            priority=row["priority"],
+            run=row["run"],
+            earliest=row["earliest"],
+            latest=row["latest"],
+            cells=Cells.unpacked(row["slices"], row["buckets"]),
+        )
+        for row in at_width_of_runs(sums, spans_of(sums)).to_pylist()
+    ]

@@ -8,16 +8,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from simulated_deliveries import four_classes, judged_without_spark, plant_drift, write_simulated
+from simulated_deliveries import (
+    four_classes,
+    judged_without_spark,
+    plant_drift,
+    series_of,
+    write_simulated,
+)
 
 from firedex.delivery_schema import SCHEMA
 from firedex.wire import DeliveryRecord
 from firedex_clients.delivery_log import write_records
 from firedex_spark import record_windows
-from firedex_spark.delivery_cells import REFUSED, SUMS, Cells, cells_of
+from firedex_spark.delivery_cells import REFUSED, SUMS, Cells, added_up, cells_of
 from firedex_spark.errors import MissingColumns, NothingReadable, UnreadableFile, WrongColumnType
+from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import check_files
-from firedex_spark.record_windows import TIME, read_window, windows_of
+from firedex_spark.record_windows import fixed_windows, read_window, windows_of
 
 
 def record(number: int, **given: Any) -> DeliveryRecord:
@@ -42,7 +49,7 @@ def record(number: int, **given: Any) -> DeliveryRecord:
 
 def sums(records: list[DeliveryRecord]) -> list[dict[str, Any]]:
     rows = [dataclasses.asdict(one) for one in records]
-    return cells_of(pa.Table.from_pylist(rows, schema=SCHEMA), None, 1.0).to_pylist()
+    return cells_of(pa.Table.from_pylist(rows, schema=SCHEMA), None).to_pylist()
 
 
 def total(rows: list[dict[str, Any]]) -> list[int]:
@@ -86,10 +93,18 @@ def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
             {**dataclasses.asdict(record(4)), "received_at_seconds": 1.0},
             {**dataclasses.asdict(record(5)), "subscriber": None},
             {**dataclasses.asdict(record(6)), "priority": 64},
+            {**dataclasses.asdict(record(7)), "published_at_seconds": float("inf")},
+            {**dataclasses.asdict(record(8)), "received_at_seconds": 100_000.0},
+            {
+                **dataclasses.asdict(record(9)),
+                "published_at_seconds": None,
+                "received_at_seconds": None,
+                "outcome": "in-flight",
+            },
         ],
         schema=SCHEMA,
     )
-    rows = cells_of(table, None, 1.0).to_pylist()
+    rows = cells_of(table, None).to_pylist()
     assert total(rows)[0] == 1
     assert {row["filter"]: row["count"] for row in rows if row["kind"] == REFUSED} == {
         "outcome is unknown": 1,
@@ -97,6 +112,9 @@ def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
         "received before it was published": 1,
         "subscriber is missing": 1,
         "priority is out of range": 1,
+        "a time is not finite": 1,
+        "took more than a day": 1,
+        "neither published nor received at any time": 1,
     }
 
 
@@ -126,6 +144,84 @@ def test_bad_files_are_named_with_what_is_wrong(tmp_path: Path) -> None:
     assert "priority is string, not int64" in str(checked.left_out[2])
     with pytest.raises(NothingReadable, match="none of 1 files"):
         check_files(tmp_path, files[1:2], SCHEMA, TIME)
+
+
+def test_slices_fit_each_run_whatever_else_there_is() -> None:
+    hour = [record(n, run="short", published_at_seconds=5.0 * n) for n in range(720)]
+    hour = [dataclasses.replace(r, received_at_seconds=r.published_at_seconds + 1) for r in hour]
+    month = dataclasses.replace(
+        hour[1], run="long", published_at_seconds=2.6e6, received_at_seconds=2.6e6 + 1
+    )
+    table = pa.Table.from_pylist(
+        [dataclasses.asdict(r) for r in (*hour, dataclasses.replace(hour[0], run="long"), month)],
+        schema=SCHEMA,
+    )
+    found = cells_of(table, None)
+    width = {row["run"]: row["slice_seconds"] for row in found.to_pylist()}
+    assert (width["short"], width["long"]) == (8.0, 8192.0)
+
+
+def test_sums_of_windows_join_into_the_sums_of_all() -> None:
+    random = np.random.default_rng(8)
+    times = np.sort(random.uniform(1000.0, 5000.0, 3_000))
+    records = [
+        record(n, published_at_seconds=at, received_at_seconds=at + random.exponential())
+        for n, at in enumerate(times.tolist())
+    ]
+    rows = [dataclasses.asdict(one) for one in records]
+    parts = [rows[:100], rows[100:2_000], rows[2_000:]]
+    tables = [cells_of(pa.Table.from_pylist(part, schema=SCHEMA), None) for part in (rows, *parts)]
+    whole = series_of(tables[0])[0].cells
+    joined = [one.cells for one in series_of(pa.concat_tables(tables[1:]))]
+    for name, keys in (("slices", 1), ("buckets", 2)):
+        together = added_up(np.concatenate([getattr(cells, name) for cells in joined]), keys)
+        assert together.tolist() == getattr(whole, name).tolist()
+
+
+def test_files_without_statistics_are_read_all_the_same(tmp_path: Path) -> None:
+    rows = [dataclasses.asdict(record(n)) for n in (1, 2, 5_000)]
+    rows.append({**dataclasses.asdict(record(9)), "published_at_seconds": None})
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    pq.write_table(table, tmp_path / "bare.parquet", write_statistics=False)
+    file = check_files(tmp_path, [tmp_path / "bare.parquet"], SCHEMA, TIME).good[0]
+    assert (file.groups[0].earliest, file.groups[0].latest) == (1001.0, 6000.0)
+    for windows in (windows_of([file]), fixed_windows([file], 1024.0)):
+        read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows]
+        assert sum(read) == 4
+    assert [window.start for window in fixed_windows([file], 1024.0) if not window.untimed] == [
+        0.0,
+        1024.0,
+        2048.0,
+        3072.0,
+        4096.0,
+        5120.0,
+    ]
+
+
+def test_one_clock_of_1970_makes_neither_millions_of_windows_nor_one_of_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1.8e9
+    times = [1.0, *(now + 10.0 * n for n in range(2_000))]
+    rows = [
+        dataclasses.asdict(record(n, published_at_seconds=at, received_at_seconds=now + 30_000))
+        for n, at in enumerate(times)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / "log.parquet")
+    file = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME).good[0]
+    assert len(fixed_windows([file], 1024.0)) <= 1 + 21
+    monkeypatch.setattr(record_windows, "ROWS_OF_A_WINDOW", 500)
+    read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows_of([file])]
+    assert sum(read) == 2_001
+    assert max(read) < 1_000
+
+
+def test_the_site_of_a_path_is_as_it_was_named(tmp_path: Path) -> None:
+    folder = tmp_path / "site=tower%3A7" / "day=2026-01-31"
+    folder.mkdir(parents=True)
+    table = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=SCHEMA)
+    pq.write_table(table.drop_columns(["site"]), folder / "a.parquet")
+    assert check_files(tmp_path, [folder / "a.parquet"], SCHEMA).good[0].site == "tower:7"
 
 
 def test_windows_order_and_copies_change_nothing(

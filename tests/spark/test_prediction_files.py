@@ -1,13 +1,14 @@
 """Predictions in every form in which parts of FireDeX write them."""
 
-from dataclasses import fields
+import json
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from simulated_deliveries import four_classes, predictions_of
 
-from firedex.wire import Configuration, SubscriptionPrediction, to_json
+from firedex.wire import Configuration, SubscriptionPrediction, to_json, to_plain
 from firedex_models import predict
 from firedex_spark.errors import NoPredictions, UnreadablePredictions
 from firedex_spark.prediction_files import SCHEMA, read_predictions, write_predictions
@@ -32,12 +33,20 @@ def test_configurations_plans_and_parquet_are_read(tmp_path: Path) -> None:
     )
     (tmp_path / "v7.json").write_text(to_json(configuration))
     (tmp_path / "plan.json").write_text(to_json(prediction))
+    observed = {"configurations": [{"configuration": to_plain(replace(configuration, version=8))}]}
+    (tmp_path / "firedex-observation.json").write_text(json.dumps(observed))
     found = read_predictions(tmp_path)
-    assert {(one.site, one.configuration_version) for one in found} == {("tower", 7), ("site", 0)}
+    versions = {(one.site, one.configuration_version) for one in found}
+    assert versions == {("tower", 7), ("tower", 8), ("site", 0)}
     said = {(o.prediction.subscriber, o.prediction.filter): o.prediction for o in found}
     assert said == predictions_of(scenario)
     write_predictions(tmp_path / "again" / "all.parquet", found)
     assert read_predictions(tmp_path / "again") == found
+
+
+def test_a_plan_is_of_the_site_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(to_json(predict(four_classes()).to_prediction()))
+    assert {one.site for one in read_predictions(tmp_path, "tower")} == {"tower"}
 
 
 def test_what_is_no_prediction_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""What is measured of a configuration and judged, where records say less than one would like."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated_deliveries import four_classes, predictions_of
+
+from firedex_spark.delay_measures import Series, measure
+from firedex_spark.delay_sketch import bucket_of
+from firedex_spark.delay_verdicts import judge
+from firedex_spark.delivery_cells import SLICES_OF_A_BATCH, Cells
+from firedex_spark.measured_row import Bounds, MeasuredRow
+
+SLICES = 256
+DELAY = 5_000_000
+PREDICTED = {
+    name: replace(said, delay_mean_seconds=DELAY / 1e9)
+    for name, said in predictions_of(four_classes()).items()
+}
+CREW, TOPIC = "crew0", "sensor2/floor1"
+
+
+def series(
+    *,
+    offered: int = 10,
+    delivered: np.ndarray | int = 10,
+    run: str = "live",
+    filter_: str = TOPIC,
+    priority: int = 2,
+    slices: int = SLICES,
+    delay: np.ndarray | int = DELAY,
+) -> Series:
+    """Numbers of one subscription, a slice for each second."""
+    slice_ = np.arange(slices)
+    arrived = np.broadcast_to(delivered, slices)
+    each = np.broadcast_to(delay, slices)
+    buckets = np.stack([slice_ // SLICES_OF_A_BATCH, bucket_of(each), arrived], axis=1)
+    return Series(
+        subscriber=CREW,
+        filter=filter_,
+        priority=priority,
+        run=run,
+        earliest=0.0,
+        latest=float(slices),
+        cells=Cells(
+            slices=np.stack(
+                [slice_, np.full(slices, offered), arrived, arrived, arrived * each], axis=1
+            ).astype(np.int64),
+            buckets=buckets.astype(np.int64),
+        ),
+    )
+
+
+def judged(*of: Series, success: float = 1.0) -> dict[str | None, MeasuredRow]:
+    """By filter; None is the class."""
+    said = {n: replace(p, success_rate=success) for n, p in PREDICTED.items() if n[0] == CREW}
+    rows = judge(measure("site", 0, of, said, Bounds()), Bounds())
+    return {row.filter: row for row in rows}
+
+
+def test_records_of_deliveries_alone_say_nothing_of_success() -> None:
+    row = judged(series(), success=0.8)[TOPIC]
+    assert (row.success_rate, row.chance_of_success) == (None, None)
+    assert row.timely_fraction == pytest.approx(1.0)  # of what arrived
+    assert row.predicted_success_rate == pytest.approx(0.8)
+    assert row.verdict == "within bounds"
+
+
+def test_one_loss_on_record_and_success_is_judged() -> None:
+    delivered = np.full(SLICES, 10)
+    delivered[100] = 9
+    assert judged(series(delivered=delivered), success=1.0)[TOPIC].verdict == "within bounds"
+    row = judged(series(delivered=delivered), success=0.8)[TOPIC]
+    assert row.verdict == "success out of bounds"
+
+
+def test_success_is_not_judged_on_a_handful() -> None:
+    delivered = np.zeros(SLICES, dtype=np.int64)
+    delivered[::32] = 1
+    offered = series(offered=0, delivered=delivered)
+    offered.cells.slices[::32, 1] = 1
+    offered.cells.slices[32, 2] = 0
+    row = judged(offered, success=0.5)[TOPIC]
+    assert row.chance_of_success is None
+    assert row.verdict == "too little data"
+
+
+def test_that_batches_agree_by_chance_is_no_certainty() -> None:
+    """One loss in 210: 0.995, beyond 0.94 + 0.05, but 0.99 explains it easily."""
+    delivered = np.full(210, 1)
+    delivered[150] = 0
+    row = judged(series(offered=1, delivered=delivered, slices=210), success=0.94)[TOPIC]
+    assert row.chance_of_success is not None
+    assert row.chance_of_success > 0.05
+
+
+def test_what_never_arrived_at_somebody_who_keeps_records_is_an_alarm() -> None:
+    rows = judged(series())
+    assert rows["sensor1/floor1"].verdict == "nothing arrived"
+    assert rows["sensor1/floor1"].alarming
+    assert rows["sensor1/floor1"].offered == 0
+    assert not judged(series(slices=1))["sensor1/floor1"].alarming  # too short to tell
+
+
+def test_who_keeps_no_records_is_not_judged() -> None:
+    rows = judge(measure("site", 0, [series()], PREDICTED, Bounds()), Bounds())
+    others = {row.verdict for row in rows if row.subscriber not in (None, CREW)}
+    assert others == {"no records"}
+
+
+def test_what_came_in_another_class_is_not_compared_with_the_plan() -> None:
+    rows = judge(measure("site", 0, [series(priority=63)], PREDICTED, Bounds()), Bounds())
+    assert {row.verdict for row in rows if row.priority == 63} == {"not predicted"}
+
+
+def test_a_drift_within_runs_is_found_however_many_there_are() -> None:
+    rising = (DELAY * np.linspace(1.0, 1.3, 64)).astype(np.int64)
+    random = np.random.default_rng(7)
+
+    def run(number: int, level: np.ndarray) -> Series:
+        noise = (level * random.normal(1.0, 0.05, 64)).astype(np.int64)
+        return series(run=f"run{number}", delay=noise, slices=64)
+
+    drifting = judged(*(run(n, rising) for n in range(50)))[TOPIC]
+    assert drifting.verdict == "drifts"
+    steady = judged(*(run(n, np.full(64, DELAY)) for n in range(50)))[TOPIC]
+    assert steady.verdict == "within bounds"
