@@ -13,6 +13,7 @@ __all__ = ["add_part_commands"]
 
 GROUP = "firedex.commands"
 EXTRAS = {
+    "configurations": "service",
     "controller": "controller",
     "emulate": "emulation",
     "gateway": "service",

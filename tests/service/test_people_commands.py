@@ -12,11 +12,14 @@ from click.testing import CliRunner, Result
 from fake_controller import FakeController
 from service_site import Client, publisher, serving, subscriber, wait_until
 
+from firedex.service import configurations_command
 from firedex.service.command import serve
+from firedex.service.configurations_command import configurations
 from firedex.service.people_commands import incident, status, subscriptions, what_if
 from firedex.service.running import RunningService
 from firedex.service.service_caller import ServiceCaller
 from firedex.service.tokens_command import tokens
+from firedex.wire import Configuration, from_json
 
 SMOKE = publisher("p0", {"smoke/1": 10.0, "camera/1": 100.0})
 CREW = subscriber("crew", {"smoke/#": 10.0, "camera/#": 1.0})
@@ -51,6 +54,22 @@ def test_status_in_trouble_says_so_and_ends_with_1(
     assert result.exit_code == 1
     assert "TROUBLE" in result.output
     assert "refused" in result.output
+
+
+def test_configurations_are_listed_and_each_is_kept_once(
+    at: tuple[str, str], client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configurations_command, "PAGE", 2)
+    client.register(subscriber("other", {"smoke/#": 1.0}, address="10.0.0.2"))
+    listed = json.loads(run(configurations, *at, "--json").output)
+    assert [record["version"] for record in listed] == [3, 2, 1]
+    assert len(json.loads(run(configurations, *at, "--last", "1", "--json").output)) == 1
+    assert "other" in run(configurations, *at).output
+    folder = tmp_path / "kept"
+    assert "3 of 3" in run(configurations, *at, "--save", str(folder)).output
+    kept = from_json(Configuration, (folder / "configuration-3.json").read_text())
+    assert kept.version == 3
+    assert "0 of 3" in run(configurations, *at, "--save", str(folder)).output
 
 
 def test_subscriptions_are_a_table_of_all_or_of_one(at: tuple[str, str]) -> None:
