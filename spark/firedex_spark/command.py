@@ -167,6 +167,10 @@ def validate_delays_command(
 
     def told(validation: Validation) -> None:
         write_validation(validation, out)
+        known = last[0].left_out if last else ()
+        for bad in validation.left_out if follow else ():
+            if bad not in known:
+                _say(f"left out: {bad}")
         last[:] = [validation]
         _say(f"{validation.records} records: {len(validation.alarming)} alarms")
 

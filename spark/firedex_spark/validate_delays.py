@@ -73,6 +73,8 @@ class Validation:
         """Raise what stood in the way if it says nothing of any prediction."""
         if any(row.judged for row in self.rows):
             return
+        if not self.rows:
+            raise NothingJudged("there is no record that can be used")
         if all(row.method is None for row in self.rows):
             recorded = {(row.site, row.configuration_version) for row in self.rows}
             raise NothingJudged(

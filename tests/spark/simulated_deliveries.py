@@ -78,9 +78,9 @@ def write_simulated(
     simulate(scenario, settings, keep=files)
 
 
-def plant_drift(folder: Path, priority: int, growth: float) -> None:
+def plant_drift(folder: Path, priority: int, growth: float, files: str = "*.parquet") -> None:
     """Delays of a class grow by that part from the beginning to the end."""
-    for file in folder.glob("*.parquet"):
+    for file in folder.glob(files):
         table = pq.read_table(file, schema=SCHEMA)
         published, received = table[TIME], table["received_at_seconds"]
         last = pc.max(published).as_py()

@@ -229,6 +229,44 @@ def test_the_commands_exit_code_says_whether_the_model_holds(
 
 
 @pytest.mark.usefixtures("spark")
+def test_a_stream_ends_with_the_code_of_all_that_stands(simulated: Path, tmp_path: Path) -> None:
+    records, plan = tmp_path / "records", tmp_path / "plan.json"
+    records.mkdir()
+    plan.write_text(to_json(predict(SCENARIO).to_prediction()))
+    words = ["validate-delays", str(records), "--predictions", str(plan), "--follow", "--once"]
+    words += ["--out", str(tmp_path / "out")]
+    code, said_ = run(*words)
+    assert (code, "no delivery records there" in said_) == (2, True), said_
+    break_some(simulated, records)
+    code, said_ = run(*words)
+    assert (code, "no record that can be used" in said_) == (2, True), said_
+    left_out = json.loads((tmp_path / "out" / "quarantine.json").read_text())
+    assert {Path(bad["file"]).name for bad in left_out} == {"zz-broken.parquet", "short.parquet"}
+    for number, file in enumerate(simulated.glob("*.parquet")):
+        shutil.copy(file, records / f"old{number}.parquet")
+    plant_drift(records, priority=3, growth=2.0, files="old*.parquet")
+    for file in records.glob("old*.parquet"):
+        os.utime(file, (1.0, 1.0))  # as if written long before the others
+    assert run(*words)[0] == 1
+    assert run(*words)[0] == 1  # nothing new
+    plan.write_text("{}")
+    code, said_ = run(*words)
+    assert (code, "not predictions" in said_) == (2, True), said_
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_cannot_be_judged_is_no_success(simulated: Path, tmp_path: Path) -> None:
+    plan, out = tmp_path / "plan.json", str(tmp_path / "out")
+    plan.write_text(to_json(predict(SCENARIO).to_prediction()))
+    words = ["validate-delays", str(simulated), "--predictions", str(plan), "--out", out]
+    code, said_ = run(*words, "--site", "elsewhere")
+    assert code == 2
+    assert "records are of site version 0, predictions of elsewhere version 0" in said_
+    code, said_ = run(*words, "--run", "another")
+    assert (code, "no record that can be used" in said_) == (2, True), said_
+
+
+@pytest.mark.usefixtures("spark")
 def test_mistakes_of_users_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "plan.json").write_text("{}")
