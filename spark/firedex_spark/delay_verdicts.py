@@ -40,7 +40,9 @@ def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
         if chance is not None and chance <= bounds.level
     ]
     if not row.offered:
-        return NOTHING_ARRIVED if found else "no records"
+        if found:
+            return NOTHING_ARRIVED
+        return "no records" if row.predicted_success_rate else "nothing was to arrive"
     if found:
         return found[0]
     if row.method is None:

@@ -22,8 +22,9 @@ __all__ = ["SparkSession", "java_is_there", "spark_session"]
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
+QUIET = {"spark.log.level": "ERROR"}
+LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
-    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -57,7 +58,7 @@ def spark_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     with tempfile.TemporaryDirectory(prefix="firedex-spark-") as folder:
         builder = SparkSession.builder.appName(f"firedex {name}")
-        settings = dict(SETTINGS) if submitted else {**SETTINGS, **_own(Path(folder), memory)}
+        settings = SETTINGS | (QUIET if submitted else _own(Path(folder), memory))
         if not submitted and (master is None or LOOPBACK in master):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
@@ -78,6 +79,13 @@ def _own(folder: Path, memory: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}",
+        "spark.driver.extraJavaOptions": " ".join(
+            f"-D{name}={value}"
+            for name, value in {
+                "derby.system.home": folder,
+                "java.io.tmpdir": folder,
+                "log4j.configurationFile": LOGGING.as_uri(),
+            }.items()
+        ),
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }
