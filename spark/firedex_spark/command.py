@@ -24,7 +24,6 @@ from firedex_spark.generate_command import generate
 from firedex_spark.job_reports import (
     write_calibration,
     write_sweep,
-    write_validation,
     write_weights,
 )
 from firedex_spark.measured_row import Bounds
@@ -40,6 +39,7 @@ from firedex_spark.simulate_sweep import simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 from firedex_spark.validate_delays import Validation, validate_delays
 from firedex_spark.validate_stream import follow_delays
+from firedex_spark.validation_report import alarm_in_words, write_validation
 
 __all__ = ["spark"]
 
@@ -190,11 +190,7 @@ def validate_delays_command(
         "records": last[0].records,
         "rows": len(last[0].rows),
         "alarms": len(alarming),
-        "first_alarms": [
-            f"{r.site} v{r.configuration_version} class {r.priority} "
-            f"{r.subscriber or ''} {r.filter or ''}: {r.verdict}".replace("  ", "")
-            for r in alarming[:10]
-        ],
+        "first_alarms": [alarm_in_words(row) for row in alarming[:10]],
         "configurations_without_records": len(last[0].unrecorded),
         "refused_rows": dict(last[0].refused),
         "files_left_out": [str(bad) for bad in last[0].left_out],

@@ -231,8 +231,8 @@ def _with_delay(row: MeasuredRow, batches: Batches, bounds: Bounds) -> MeasuredR
 def _chance_of_delay(row: MeasuredRow, mean: Mean, bounds: Bounds) -> float | None:
     if row.predicted_delay_mean_seconds is None or row.method != "queueing":
         return None
-    allowed = max(bounds.delay * row.predicted_delay_mean_seconds, bounds.delay_seconds)
-    return mean.beyond(abs(mean.value - row.predicted_delay_mean_seconds) - allowed)
+    predicted = row.predicted_delay_mean_seconds
+    return mean.beyond(abs(mean.value - predicted) - bounds.delay_allowed(predicted))
 
 
 def _with_percentiles(

@@ -53,4 +53,13 @@ def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
         return f"delay not judged ({row.method})"
     if row.chance_of_delay is None and row.predicted_delay_mean_seconds is not None:
         return "too little data"
-    return "within bounds"
+    return "unclear" if _is_off(row, bounds) else "within bounds"
+
+
+def _is_off(row: MeasuredRow, bounds: Bounds) -> bool:
+    """Whether a figure is beyond bounds, be it by chance."""
+    delay, said = row.delay_mean_seconds, row.predicted_delay_mean_seconds
+    if delay is not None and said is not None and abs(delay - said) > bounds.delay_allowed(said):
+        return True
+    success, said = row.success_rate, row.predicted_success_rate
+    return success is not None and said is not None and abs(success - said) > bounds.success

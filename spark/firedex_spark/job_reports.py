@@ -6,155 +6,37 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from firedex.wire import to_json, to_plain
 from firedex_spark.calibrate import Calibration
-from firedex_spark.errors import BadFile
 from firedex_spark.html_report import Page, plot
-from firedex_spark.measured_row import MeasuredRow
 from firedex_spark.profile_files import ProfileChange, profiles_of
+from firedex_spark.report_files import (
+    milliseconds,
+    say_what_was_left_out,
+    write_json,
+    write_quarantine,
+)
 from firedex_spark.simulate_sweep import SweepPoint
 from firedex_spark.utility_weights import FittedWeights
-from firedex_spark.validate_delays import Validation
 
-__all__ = ["write_calibration", "write_sweep", "write_validation", "write_weights"]
-
-TEXTS = ("site", "subscriber", "filter", "method", "verdict")
-WHOLE = ("configuration_version", "priority", "offered", "delivered")
-MOST_PLOTS = 6
-MEASURED_HEADINGS = (
-    "what",
-    "offered",
-    "success",
-    "predicted",
-    "mean ms",
-    "± ms",
-    "predicted ms",
-    "error",
-    "p95 ms",
-    "p99 ms",
-    "in time",
-    "drift",
-    "verdict",
-)
-
-
-def _write_json(path: Path, data: object) -> None:
-    path.write_text(json.dumps(data, indent=2, sort_keys=True) + "\n", "utf-8")
-
-
-def _quarantine(folder: Path, left_out: Sequence[BadFile]) -> None:
-    said = [
-        {"file": str(bad.file), "error": type(bad).__name__, "reason": bad.reason}
-        for bad in left_out
-    ]
-    _write_json(folder / "quarantine.json", said)
-
-
-def _what_was_left_out(page: Page, left_out: Sequence[BadFile], refused: dict[str, int]) -> None:
-    page.items([f"left out: {bad}" for bad in left_out])
-    page.items([f"{count} rows refused: {reason}" for reason, count in refused.items()])
-
-
-def write_validation(validation: Validation, folder: Path) -> None:
-    """``measured.parquet``, ``quarantine.json``, ``report.html``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [{k: v for k, v in asdict(row).items() if k != "means"} for row in validation.rows]
-    names = list(rows[0]) if rows else ["site"]
-    schema = pa.schema(
-        [
-            (n, pa.string() if n in TEXTS else pa.int64() if n in WHOLE else pa.float64())
-            for n in names
-        ]
-    )
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "measured.parquet")
-    _quarantine(folder, validation.left_out)
-    _validation_page(validation).write(folder / "report.html")
-
-
-def _validation_page(validation: Validation) -> Page:
-    page, bounds = Page("Predicted and measured delays"), validation.bounds
-    alarms = validation.alarming
-    page.text(
-        f"{validation.records} records. {len(alarms)} of {len(validation.rows)} rows are out of "
-        f"bounds or drift. Bounds: mean delay {bounds.delay:.0%} or {bounds.delay_seconds * 1e3:g} "
-        f"ms, success {bounds.success:g}; the chance of any false alarm in this report is at most "
-        f"{bounds.level:.0%}."
-    )
-    _what_was_left_out(page, validation.left_out, dict(validation.refused))
-    classes = [row for row in validation.rows if row.subscriber is None]
-    page.heading("Classes")
-    _measured_table(page, classes)
-    for row in [r for r in classes if r.means][:MOST_PLOTS]:
-        page.image(_over_time(row), f"class {row.priority} of {row.site} over time")
-    page.heading("Subscriptions")
-    _measured_table(page, [row for row in validation.rows if row.subscriber is not None])
-    return page
-
-
-def _measured_table(page: Page, rows: list[MeasuredRow]) -> None:
-    page.table(
-        MEASURED_HEADINGS,
-        [
-            (
-                _name(row),
-                row.offered,
-                row.success_rate,
-                row.predicted_success_rate,
-                _ms(row.delay_mean_seconds),
-                _ms(row.delay_mean_half_width_seconds),
-                _ms(row.predicted_delay_mean_seconds),
-                None if row.relative_error is None else f"{row.relative_error:+.1%}",
-                _ms(row.delay_p95_seconds),
-                _ms(row.delay_p99_seconds),
-                row.timely_fraction,
-                None if row.drift is None else f"{row.drift:+.1%}",
-                row.verdict,
-            )
-            for row in rows
-        ],
-        [row.alarming for row in rows],
-    )
-
-
-def _name(row: MeasuredRow) -> str:
-    what = f"class {row.priority}"
-    if row.subscriber is not None:
-        what = f"{row.subscriber} {row.filter} ({what})"
-    return f"{row.site} v{row.configuration_version} {what}"
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3
-
-
-def _over_time(row: MeasuredRow) -> bytes:
-    def draw(axes: Any) -> None:
-        axes.plot([mean * 1e3 for mean in row.means], marker=".", label="measured")
-        if row.predicted_delay_mean_seconds is not None:
-            axes.axhline(row.predicted_delay_mean_seconds * 1e3, color="black", label="predicted")
-        axes.set(title=_name(row), xlabel="batch", ylabel="mean delay (ms)", ylim=(0, None))
-        axes.legend()
-
-    return plot(draw, height=2.5)
+__all__ = ["write_calibration", "write_sweep", "write_weights"]
 
 
 def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folder: Path) -> None:
     """``profiles.json`` for the service, ``worths.json``, ``report.html``."""
     folder.mkdir(parents=True, exist_ok=True)
     profiles = profiles_of(fitted.worths)
-    _write_json(folder / "profiles.json", [to_plain(profile) for profile in profiles])
-    _write_json(folder / "worths.json", [asdict(worth) for worth in fitted.worths])
-    _quarantine(folder, fitted.left_out)
+    write_json(folder / "profiles.json", [to_plain(profile) for profile in profiles])
+    write_json(folder / "worths.json", [asdict(worth) for worth in fitted.worths])
+    write_quarantine(folder, fitted.left_out)
     page = Page("What information is worth")
     page.text(
         f"{fitted.feedback} rows of feedback. A weight is the worth on the scale of ratings, "
         "1 to 5; with few ratings it is near that of its class of topics."
     )
-    _what_was_left_out(page, fitted.left_out, fitted.refused)
+    say_what_was_left_out(page, fitted.left_out, fitted.refused)
     page.heading("How people rate")
     figures = ("bias_spread", "noise", "top_of_scale_share", "topic_spread", "class_spread")
     page.table(
@@ -196,8 +78,8 @@ def write_calibration(done: Calibration, folder: Path) -> None:
     plain = {k: v for k, v in to_plain(done.scenario).items() if v is not None}
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     (folder / "calibrated.yaml").write_text(text, "utf-8")
-    _write_json(folder / "estimates.json", [asdict(one) for one in done.estimates])
-    _quarantine(folder, done.left_out)
+    write_json(folder / "estimates.json", [asdict(one) for one in done.estimates])
+    write_quarantine(folder, done.left_out)
     page = Page("The model's parameters, from what was delivered")
     page.heading("Predictions before and after")
     page.table(
@@ -242,8 +124,8 @@ def write_sweep(points: Sequence[SweepPoint], folder: Path) -> None:
             (
                 *(point.values[name] for name in names),
                 point.report.achieved_utility_rate,
-                _ms(point.report.classes[0].delay_mean_seconds),
-                _ms(point.report.classes[-1].delay_mean_seconds),
+                milliseconds(point.report.classes[0].delay_mean_seconds),
+                milliseconds(point.report.classes[-1].delay_mean_seconds),
             )
             for point in points
         ],

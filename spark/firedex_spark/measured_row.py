@@ -21,6 +21,10 @@ class Bounds:
     success: float = 0.05
     level: float = 0.05
 
+    def delay_allowed(self, predicted_seconds: float) -> float:
+        """By how much a mean delay may be off."""
+        return max(self.delay * predicted_seconds, self.delay_seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRow:

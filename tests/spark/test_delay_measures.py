@@ -95,6 +95,16 @@ def test_that_batches_agree_by_chance_is_no_certainty() -> None:
     assert row.chance_of_success > 0.05
 
 
+def test_what_is_off_by_no_more_than_chance_is_unclear() -> None:
+    random = np.random.default_rng(9)
+    wild = (1.8 * DELAY * random.lognormal(-1.0, 1.4, SLICES)).astype(np.int64)
+    row = judged(series(delay=wild, offered=1, delivered=1))[TOPIC]
+    assert row.relative_error is not None
+    assert row.relative_error > Bounds().delay
+    assert row.verdict == "unclear"
+    assert not row.alarming
+
+
 def test_what_never_arrived_at_somebody_who_keeps_records_is_an_alarm() -> None:
     rows = judged(series())
     assert rows["sensor1/floor1"].verdict == "nothing arrived"
