@@ -1,6 +1,5 @@
 """Predictions in every form in which parts of FireDeX write them."""
 
-import json
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 import pytest
 from simulated_deliveries import four_classes, predictions_of
 
-from firedex.wire import Configuration, SubscriptionPrediction, to_json, to_plain
+from firedex.wire import Configuration, SubscriptionPrediction, to_json
+from firedex_emulation.observation import InForce, Observation
 from firedex_models import predict
 from firedex_spark.errors import NoPredictions, UnreadablePredictions
 from firedex_spark.prediction_files import SCHEMA, read_predictions, write_predictions
@@ -33,8 +33,16 @@ def test_configurations_plans_and_parquet_are_read(tmp_path: Path) -> None:
     )
     (tmp_path / "v7.json").write_text(to_json(configuration))
     (tmp_path / "plan.json").write_text(to_json(prediction))
-    observed = {"configurations": [{"configuration": to_plain(replace(configuration, version=8))}]}
-    (tmp_path / "firedex-observation.json").write_text(json.dumps(observed))
+    observed = Observation(
+        began_at=0.0,
+        ended_at=1.0,
+        sent=(),
+        visits={},
+        configurations=(
+            InForce(configuration=replace(configuration, version=8), since=0.0, through_change=0),
+        ),
+    )
+    (tmp_path / "firedex-observation.json").write_text(observed.to_json())
     found = read_predictions(tmp_path)
     versions = {(one.site, one.configuration_version) for one in found}
     assert versions == {("tower", 7), ("tower", 8), ("site", 0)}
