@@ -45,10 +45,27 @@ def coverage(made: GeneratedFeedback, found: dict[tuple[str, str, str], LearntWo
 
 
 @pytest.mark.long
-def test_intervals_hold_on_average_over_seeds() -> None:
-    """One draw of raters shifts all cells of a role together: a single seed may be well off."""
-    drawn = [draw_feedback(replace(BAR, seed=seed)) for seed in range(10, 16)]
-    assert 0.90 <= np.mean([coverage(made, by_cell(all_worths(made))) for made in drawn]) <= 0.98
+def test_intervals_hold_at_most_seeds() -> None:
+    """One draw of raters shifts all cells of a role together: a single seed may be off."""
+    drawn = [draw_feedback(replace(BAR, seed=seed)) for seed in range(10, 40)]
+    held = np.array([coverage(made, by_cell(all_worths(made))) for made in drawn])
+    assert 0.94 <= held.mean() <= 0.96
+    assert ((held >= 0.90) & (held <= 0.98)).mean() >= 0.9
+
+
+def test_who_happens_to_rate_shifts_a_role_no_more_than_its_error_says() -> None:
+    """The mean error of a role is of its raters: all of them count, whatever of the scale they use.
+
+    300 raters with biases of 1 leave 0.058; with the 70 % of one kind alone it would be 0.07.
+    """
+    shifts = []
+    for seed in range(40, 46):
+        made = draw_feedback(replace(BAR, seed=seed))
+        found = by_cell(all_worths(made))
+        for role in BAR.roles:
+            keys = [key for key in made.worth if key[0] == role]
+            shifts.append(np.mean([found[key].worth - made.worth[key] for key in keys]))
+    assert np.sqrt(np.mean(np.square(shifts))) < 0.07
 
 
 def test_shrinkage_is_better_than_each_cell_for_itself_at_five_ratings() -> None:
