@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -9,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from firedex.cli.options import SEED
+from firedex.cli.output import fail
 from firedex_spark.generated_feedback import FeedbackTruth, write_generated_feedback
 from firedex_spark.generated_fleet import generated_fleet
 from firedex_spark.generated_records import RecordTruth, write_generated_records
@@ -18,6 +21,15 @@ __all__ = ["generate"]
 
 out_option = click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True)
 seed_option = click.option("--seed", type=SEED, default=0, show_default=True)
+
+
+@contextmanager
+def told_why() -> Iterator[None]:
+    """A folder that cannot be written ends the command with the reason."""
+    try:
+        yield
+    except OSError as error:
+        fail(f"cannot write: {error}")
 
 
 @click.group(short_help="Input for the jobs, with a known truth.")
@@ -74,7 +86,8 @@ def feedback(
         choices=choices,
         seed=seed,
     )
-    made = write_generated_feedback(truth, out / "feedback")
+    with told_why():
+        made = write_generated_feedback(truth, out / "feedback")
     rows = [
         {"role": role, "phase": phase, "topic": topic, "worth": worth}
         for (role, phase, topic), worth in made.worth.items()
@@ -92,5 +105,6 @@ def feedback(
 @out_option
 def fleet(sites: int, subscriptions: int, seed: int, out: Path) -> None:
     """Write a table of sites with about so many subscriptions each."""
-    write_fleet(out / "fleet.parquet", generated_fleet(sites, subscriptions, seed))
+    with told_why():
+        write_fleet(out / "fleet.parquet", generated_fleet(sites, subscriptions, seed))
     click.echo(f"{sites} sites in {out / 'fleet.parquet'}")

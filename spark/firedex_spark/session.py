@@ -4,6 +4,7 @@ Under ``spark-submit`` master, memory and hosts are its business; otherwise Spar
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -12,18 +13,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from firedex_spark.errors import NoJava
+from firedex_spark.errors import JavaFailed, NoJava
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own business with the versions of others
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has none
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSession", "java_is_there", "spark_session"]
+__all__ = ["SPARK_ERRORS", "SparkSession", "java_is_there", "spark_session", "what_spark_says"]
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""Whatever Spark raises by itself."""
+LOG_LEVEL = "FIREDEX_SPARK_LOG"
+"""The variable that says how much of Spark's own log is shown; none of it if there is none."""
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
 SETTINGS = {
-    "spark.log.level": "ERROR",
+    "spark.log.level": os.environ.get(LOG_LEVEL, "OFF"),
     "spark.ui.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -65,11 +73,23 @@ def spark_session(
             builder = builder.config(key, value)
         if not submitted:
             builder = builder.master(master or f"local[{len(os.sched_getaffinity(0))}]")
-        session = builder.getOrCreate()
+        try:
+            session = builder.getOrCreate()
+        except SPARK_ERRORS as error:
+            raise JavaFailed(what_spark_says(error)) from error
         try:
             yield session
         finally:
             session.stop()
+
+
+def what_spark_says(error: Exception) -> str:
+    """The line that says what happened, of the many of a Java or a worker's traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    caused = [line for line in lines if line.startswith("Caused by:")]
+    raised = [line for line in lines if re.match(r"^[\w.]*(Error|Exception)(:|$)", line)]
+    told = [*caused[-1:], *raised[-1:], *lines[:1], type(error).__name__]
+    return told[0].removeprefix("Caused by: ")[:500]
 
 
 def _own(folder: Path, memory: str) -> dict[str, str]:

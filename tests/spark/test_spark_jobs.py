@@ -18,17 +18,30 @@ from firedex.wire import to_json, to_plain
 from firedex_models.simulation import SimulationSettings, report_of, simulate
 from firedex_spark.calibrate import calibrate
 from firedex_spark.command import spark as spark_command
-from firedex_spark.errors import BadGrid
+from firedex_spark.errors import NothingMatches, SeveralSites
 from firedex_spark.generated_feedback import FeedbackTruth, write_generated_feedback
 from firedex_spark.generated_fleet import generated_fleet
-from firedex_spark.plan_sites import FLEET_SCHEMA, plan_sites, planned_rows, write_fleet
+from firedex_spark.plan_sites import (
+    FLEET_SCHEMA,
+    plan_sites,
+    planned_group,
+    planned_rows,
+    write_fleet,
+)
 from firedex_spark.scenario_paths import changed
 from firedex_spark.session import SparkSession
-from firedex_spark.simulate_sweep import grid_points, simulate_sweep
+from firedex_spark.simulate_sweep import simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 BY_SUBSCRIPTION = [(name, "ascending") for name in ("site", "subscriber", "filter")]
+
+
+def break_pages(file: Path) -> None:
+    """A file whose footer is right, and whose rows cannot be read."""
+    raw = bytearray(file.read_bytes())
+    raw[4:2000] = bytes(1996)
+    file.write_bytes(raw)
 
 
 def test_weights_are_those_of_one_process_and_bad_rows_are_counted(
@@ -45,13 +58,23 @@ def test_weights_are_those_of_one_process_and_bad_rows_are_counted(
         choices=10,
     )
     made = write_generated_feedback(truth, tmp_path)
-    bad = made.table.slice(0, 1).to_pylist()[0] | {"kind": "rating", "value": 7.0}
-    table = pa.concat_tables(
-        [made.table, made.table.slice(5, 50), pa.Table.from_pylist([bad], schema=made.table.schema)]
-    )
-    pq.write_table(table, tmp_path / "feedback.parquet")
+    row = made.table.slice(0, 1).to_pylist()[0] | {"kind": "rating"}
+    bad = [row | {"value": v} for v in (7.0, 7.0, float("nan"), 1e30)] + [row | {"role": "no role"}]
+    wrong = pa.Table.from_pylist(bad, schema=made.table.schema)
+    pq.write_table(made.table, tmp_path / "feedback.parquet", row_group_size=1_000)
+    late = pa.concat_tables([made.table.slice(5, 50), wrong])
+    pq.write_table(late, tmp_path / "late.parquet")
+    pq.write_table(made.table, tmp_path / "broken.parquet")
+    break_pages(tmp_path / "broken.parquet")
+    (tmp_path / "nonsense.parquet").write_text("nonsense")
     found = fit_utility_weights(spark, tmp_path)
-    assert found.refused == {"a rating is not 1 to 5": 1}
+    assert found.copies == 50
+    assert found.refused == {
+        "a rating is not 1 to 5": 3,
+        "role is no identifier": 1,
+        "value is not a finite number": 1,
+    }
+    assert [bad.file.name for bad in found.left_out] == ["nonsense.parquet", "broken.parquet"]
     alone = sorted(all_worths(made), key=lambda w: (w.role, w.phase, w.topic_class, w.topic or ""))
     assert [w.topic for w in found.worths] == [w.topic for w in alone]
     assert [w.ratings for w in found.worths] == [w.ratings for w in alone]
@@ -62,27 +85,45 @@ def test_weights_are_those_of_one_process_and_bad_rows_are_counted(
 def test_a_fleet_is_planned_as_each_site_alone(spark: SparkSession, tmp_path: Path) -> None:
     fleet = list(generated_fleet(12, 40))
     write_fleet(tmp_path / "fleet" / "some.parquet", fleet)
-    broken = [{"site": "broken", "scenario": "{}"}]
+    groups: dict[str | None, list[str | None]] = {
+        "broken": ["{}"],
+        "twice": [to_json(fleet[0][1]), to_json(fleet[1][1])],
+        "a copy": [None, None],
+        None: ["{}", None],
+        fleet[0][0]: [to_json(fleet[0][1])],
+    }
+    rows = [{"site": site, "scenario": text} for site, texts in groups.items() for text in texts]
     pq.write_table(
-        pa.Table.from_pylist(broken, schema=FLEET_SCHEMA), tmp_path / "fleet" / "more.parquet"
+        pa.Table.from_pylist(rows, schema=FLEET_SCHEMA), tmp_path / "fleet" / "more.parquet"
     )
+    write_fleet(tmp_path / "fleet" / "unreadable.parquet", fleet)
+    break_pages(tmp_path / "fleet" / "unreadable.parquet")
     outcome = plan_sites(spark, tmp_path / "fleet", tmp_path / "out")
-    assert list(outcome.failed) == ["broken"]
+    assert [bad.file.name for bad in outcome.left_out] == ["unreadable.parquet"]
+    assert list(outcome.failed) == ["(no site)", "a copy", "broken", "twice"]
     assert "name: is required" in outcome.failed["broken"]
     plans = pq.read_table(tmp_path / "out" / "plans")
     alone = [planned_rows(name, to_json(scenario)) for name, scenario in fleet]
-    alone.append(planned_rows("broken", "{}"))
+    alone += [planned_group(site, groups[site]) for site in ("broken", "twice", "a copy", None)]
     expected = pa.concat_tables(alone).sort_by(BY_SUBSCRIPTION).to_pylist()
     assert plans.sort_by(BY_SUBSCRIPTION).to_pylist() == expected
-    assert outcome.subscriptions == len(expected) - 1
+    assert (outcome.sites, outcome.subscriptions) == (12, len(expected) - 4)
 
 
 def test_a_sweep_is_what_simulate_says_of_each_point(spark: SparkSession) -> None:
     scenario = four_classes()
     path = "network.switches.core.bandwidth_bits_per_second"
     points = simulate_sweep(
-        spark, scenario, {path: [150_000.0, 200_000.0]}, replications=2, publications=500, seed=3
+        spark,
+        scenario,
+        {path: [-1.0, 150_000.0, 200_000.0]},
+        replications=2,
+        publications=500,
+        seed=3,
     )
+    wrong = points.pop(0)
+    assert wrong.report is None
+    assert "bandwidth_bits_per_second" in (wrong.error or "")
     for point in points:
         settings = SimulationSettings(replications=2, publications=500, seed=3)
         alone = report_of(simulate(changed(scenario, dict(point.values)), settings))
@@ -90,15 +131,6 @@ def test_a_sweep_is_what_simulate_says_of_each_point(spark: SparkSession) -> Non
     assert points[0].report.classes[-1].delay_mean_seconds > (
         points[1].report.classes[-1].delay_mean_seconds
     )
-
-
-def test_grids_and_paths_that_lead_nowhere_are_named() -> None:
-    with pytest.raises(BadGrid, match="a list of values is wanted"):
-        grid_points({"network.broker.id": "x"})
-    with pytest.raises(BadGrid, match="there is no 'cellar'"):
-        changed(four_classes(), {"network.switches.cellar.error_rate": 0.1})
-    with pytest.raises(BadGrid, match="error_rate"):
-        changed(four_classes(), {"network.switches.*.error_rate": 2.0})
 
 
 def test_calibration_finds_what_the_records_were_made_with(
@@ -130,6 +162,32 @@ def test_calibration_finds_what_the_records_were_made_with(
     assert value["fan_out", "sensor0/floor1"].estimated == pytest.approx(3.0)
     assert found.after.delay_median < 0.05 < found.before.delay_median
     assert found.better
+
+
+def test_calibration_is_of_one_site_and_of_whole_files(spark: SparkSession, tmp_path: Path) -> None:
+    scenario, folder = four_classes(), tmp_path / "records"
+    write_simulated(folder, scenario, publications=2_000)
+    alone = calibrate(spark, folder, scenario)
+    table = pq.read_table(folder / "replication-0000.parquet")
+    pq.write_table(table, folder / "broken.parquet")
+    break_pages(folder / "broken.parquet")
+    shuffled = table.slice(1_000, 1_500).take(list(reversed(range(1_500))))
+    pq.write_table(shuffled, folder / "copies.parquet")
+    found = calibrate(spark, folder, scenario)
+    assert found.estimates == alone.estimates
+    assert [bad.file.name for bad in found.left_out] == ["broken.parquet"]
+    elsewhere = pa.array(["elsewhere"] * table.num_rows)
+    pq.write_table(table.set_column(1, "site", elsewhere), folder / "other.parquet")
+    with pytest.raises(SeveralSites, match=r"2 sites \(elsewhere, site\); name one with --site"):
+        calibrate(spark, folder, scenario)
+    assert calibrate(spark, folder, scenario, site="site").estimates == alone.estimates
+    with pytest.raises(NothingMatches, match="no record of nowhere, but of elsewhere, site"):
+        calibrate(spark, folder, scenario, site="nowhere")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    pq.write_table(table.slice(0, 0), empty / "none.parquet")
+    with pytest.raises(NothingMatches, match="no record has a time"):
+        calibrate(spark, empty, scenario)
 
 
 def run(*words: str) -> str:
