@@ -335,13 +335,13 @@ def calibrate_command(
     """Estimate rates, sizes, losses, bandwidths and bursts; show what predictions gain by it.
 
     RECORDS is a file or a folder of Parquet files. SCENARIO must have the assignment that they
-    were made under, as `firedex plan --out planned.yaml` writes it. Writes overlay.yaml (what
+    were made under, as `firedex plan --write planned.yaml` writes it. Writes overlay.yaml (what
     changes), calibrated.yaml (the whole scenario), estimates.json, quarantine.json, report.html.
     Exit code 1 if predictions did not become better.
     """
     declared = read_or_fail(scenario)
     if declared.assignment is None:
-        fail(f"{scenario}: has no assignment; write one with firedex plan {scenario} --out FILE")
+        fail(f"{scenario}: has no assignment; write one with firedex plan {scenario} --write FILE")
     with _writing("calibrate", out, CALIBRATION_RESULTS, [records], master, memory) as (
         session,
         folder,

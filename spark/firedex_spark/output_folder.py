@@ -1,12 +1,14 @@
 """Where a job's results go: whole or not at all, beside whatever else is in the folder.
 
-A job writes into ``OUT/.unfinished``. When everything is there, the results of an earlier run are
+A job writes into ``OUT/.unfinished-…``, each into another: workers of one that was killed may go on
+for a moment. When everything is there, the results of an earlier run are
 replaced one by one, the last of them last: where that one is, all are of one run. A job that is
 killed leaves an earlier run's results, or none; the next one clears up after it.
 """
 
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from firedex_spark.errors import OutputInUse, UnwritableOutput
 
-__all__ = ["UNFINISHED", "whole_results", "write_whole"]
+__all__ = ["whole_results", "write_whole"]
 
 UNFINISHED = ".unfinished"
 
@@ -43,9 +45,10 @@ def _locked(out: Path, lock: int, results: Sequence[str]) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OutputInUse(out, "is being written by another job") from None
-    unfinished = out / UNFINISHED
+    unfinished = out / f"{UNFINISHED}-{secrets.token_hex(4)}"
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for left in out.glob(f"{UNFINISHED}-*"):
+            shutil.rmtree(left, ignore_errors=True)
         unfinished.mkdir()
     except OSError as error:
         raise UnwritableOutput(out, error) from error

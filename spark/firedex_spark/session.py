@@ -27,11 +27,19 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 """Whatever Spark raises by itself."""
 LOG_LEVEL = "FIREDEX_SPARK_LOG"
 """The variable that says how much of Spark's own log is shown; none of it if there is none."""
+LOG_SETTINGS = """\
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+"""
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
 SETTINGS = {
-    "spark.log.level": os.environ.get(LOG_LEVEL, "OFF"),
     "spark.ui.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -65,7 +73,9 @@ def spark_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     with tempfile.TemporaryDirectory(prefix="firedex-spark-") as folder:
         builder = SparkSession.builder.appName(f"firedex {name}")
-        settings = dict(SETTINGS) if submitted else {**SETTINGS, **_own(Path(folder), memory)}
+        level = os.environ.get(LOG_LEVEL, "OFF")
+        own = {"spark.log.level": level} if submitted else _own(Path(folder), memory, level)
+        settings = SETTINGS | own
         if not submitted and (master is None or LOOPBACK in master):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
@@ -92,12 +102,15 @@ def what_spark_says(error: Exception) -> str:
     return told[0].removeprefix("Caused by: ")[:500]
 
 
-def _own(folder: Path, memory: str) -> dict[str, str]:
+def _own(folder: Path, memory: str, level: str) -> dict[str, str]:
     """What ``spark-submit`` would see to."""
+    log = folder / "log4j2.properties"
+    log.write_text(LOG_SETTINGS.format(level=level), "utf-8")
+    java = f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}"
     return {
         "spark.driver.memory": memory,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}",
+        "spark.driver.extraJavaOptions": f"{java} -Dlog4j2.configurationFile={log.as_uri()}",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }

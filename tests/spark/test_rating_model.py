@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from feedback_fits import all_worths, by_cell, statistics_of
 from scipy.stats import spearmanr
@@ -14,7 +15,7 @@ from firedex_models import utility_of
 from firedex_spark.generated_feedback import FeedbackTruth, GeneratedFeedback, draw_feedback
 from firedex_spark.profile_files import changes_of, profiles_of
 from firedex_spark.rating_model import RatingCounts, fit_worth
-from firedex_spark.role_worth import LearntWorth, fit_role
+from firedex_spark.role_worth import MOST_CELLS, LearntWorth, TooMuchForAFit, fit_role
 
 BAR = FeedbackTruth(
     roles=("command", "crew", "medic", "police"), raters_of_a_role=300, ratings=200, seed=10
@@ -162,6 +163,51 @@ def test_a_profile_holds_no_more_rules_than_the_service_takes() -> None:
     assert rules[-1].filter == "smoke/#"
     assert "smoke/1499" in {rule.filter for rule in rules}
     assert "smoke/1" not in {rule.filter for rule in rules}
+
+
+def test_a_role_of_more_topics_than_a_fit_holds_is_refused_by_name() -> None:
+    rows = pd.DataFrame(
+        {
+            "role": "crew",
+            "phase": "p",
+            "topic": [f"sensor/{n}" for n in range(MOST_CELLS + 1)],
+            "other_topic": None,
+            "kind": "dwell",
+            "rater": None,
+            "rating": 0,
+            "count": 1,
+            "total": 1.0,
+            "squares": 1.0,
+        }
+    )
+    with pytest.raises(TooMuchForAFit, match=f"{MOST_CELLS + 1} topics and phases"):
+        fit_role("crew", rows)
+
+
+def test_what_was_learnt_of_people_without_a_role_comes_after_every_roles_own() -> None:
+    made = [
+        LearntWorth(
+            role=role,
+            phase="p",
+            topic_class="smoke",
+            topic=topic,
+            worth=3.0,
+            error=0.1,
+            ratings=1,
+            raters=1,
+            other_feedback=0,
+            pulled=0.1,
+        )
+        for role in ("anybody", "crew")
+        for topic in ("smoke/1", None)
+    ]
+    rules = profiles_of(made)[0].rules
+    assert [(rule.role, rule.filter) for rule in rules] == [
+        ("crew", "smoke/1"),
+        ("crew", "smoke/#"),
+        ("anybody", "smoke/1"),
+        ("anybody", "smoke/#"),
+    ]
 
 
 def overloaded(weights: dict[str, dict[str, float]]) -> Scenario:

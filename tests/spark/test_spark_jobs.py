@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +21,7 @@ from firedex.wire import to_json, to_plain
 from firedex_models.simulation import SimulationSettings, report_of, simulate
 from firedex_spark.calibrate import calibrate
 from firedex_spark.command import spark as spark_command
-from firedex_spark.errors import NothingMatches, SeveralSites
+from firedex_spark.errors import NothingCounts, NothingMatches, SeveralSites
 from firedex_spark.generated_feedback import FeedbackTruth, write_generated_feedback
 from firedex_spark.generated_fleet import generated_fleet
 from firedex_spark.plan_sites import (
@@ -220,6 +223,43 @@ def test_every_command_writes_its_report(tmp_path: Path) -> None:
     for folder in ("weights", "sweep", "calibrated"):
         assert "</table>" in (tmp_path / folder / "report.html").read_text()
     assert len((tmp_path / "sweep" / "sweep.jsonl").read_text().splitlines()) == 2
+
+
+def test_feedback_of_which_nothing_counts_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    made = write_generated_feedback(FeedbackTruth(roles=("crew",), ratings=1), tmp_path)
+    pq.write_table(made.table.slice(0, 0), tmp_path / "feedback.parquet")
+    with pytest.raises(NothingCounts, match="there are none"):
+        fit_utility_weights(spark, tmp_path)
+    nobody = made.table.set_column(3, "role", pa.nulls(made.table.num_rows, pa.string()))
+    pq.write_table(nobody, tmp_path / "feedback.parquet")
+    with pytest.raises(NothingCounts, match=r"role is missing \(60\)"):
+        fit_utility_weights(spark, tmp_path)
+
+
+def test_a_killed_job_leaves_no_half_results_and_can_be_run_again(tmp_path: Path) -> None:
+    """Killed where it is worst: plans are being written, and an earlier run's are there."""
+    place, out = tmp_path / "fleet.parquet", tmp_path / "out"
+    write_fleet(place, list(generated_fleet(2, 20)))
+    words = [sys.executable, "-m", "firedex_spark", "plan-sites", str(place), "--out", str(out)]
+    subprocess.run(words, check=True, capture_output=True)
+    earlier = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    fleet = list(generated_fleet(300, 200))
+    write_fleet(place, fleet)
+    job = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while job.poll() is None and not list(out.glob(".unfinished-*/plans/**/*.parquet")):
+        time.sleep(0.05)
+    job.kill()
+    assert job.wait() == -signal.SIGKILL
+    assert {path: path.read_bytes() for path in earlier} == earlier
+    subprocess.run(words, check=True, capture_output=True)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "plans",
+        "quarantine.json",
+        "summary.json",
+    ]
+    plans = pq.read_table(out / "plans").sort_by(BY_SUBSCRIPTION).to_pylist()
+    alone = pa.concat_tables([planned_rows(name, to_json(one)) for name, one in fleet])
+    assert plans == alone.sort_by(BY_SUBSCRIPTION).to_pylist()
 
 
 def test_two_thousand_sites_of_five_hundred_equal_planning_on_one_machine(
