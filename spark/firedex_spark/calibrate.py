@@ -40,7 +40,8 @@ __all__ = ["Calibration", "PredictionError", "calibrate", "calibration_of", "win
 Say = Callable[[str], None]
 UNREADABLE = "unreadable"
 GOOD_ANYWAY = 0.05
-"""Median error of delays below which nothing needs to become better."""
+"""Median error of delays below which it does not matter if it grows."""
+NOISE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,13 @@ class Calibration:
 
     @property
     def better(self) -> bool:
-        """Whether predictions of delays became better, or are good anyway."""
-        return self.after.delay_median <= max(self.before.delay_median, GOOD_ANYWAY)
+        """Whether predictions of delays became better."""
+        return self.after.delay_median < self.before.delay_median
+
+    @property
+    def worse(self) -> bool:
+        """Whether they became worse, and are not good anyway."""
+        return self.after.delay_median > max(self.before.delay_median + NOISE, GOOD_ANYWAY)
 
 
 def calibrate(

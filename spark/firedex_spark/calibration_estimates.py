@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from firedex.wire import Scenario
+from firedex.wire import Scenario, Switch
 from firedex.wire.mqtt_names import matches
 from firedex_models import predict
 from firedex_models.demand import event_wire_bytes
@@ -21,6 +21,9 @@ FIXED_VARIABILITY = 0.1
 """Squared coefficients of variation below which arrivals are clockwork, and sizes all alike."""
 PLAIN_LINK_PACKETS = 1.3
 """A plain link lets one packet pass at once; what is measured of it is a little more."""
+ENOUGH_TO_SEE_WHEN = 30
+"""Publications of a run from which on a rate is that of the time between first and last: streams
+begin later than others, and end earlier. Of fewer it is that of the whole run."""
 NEARLY_ALL = 0.99
 """If losses are not told: which part of the publications somebody must be expected to get, for a
 rate to be told from what was delivered."""
@@ -62,10 +65,19 @@ def estimate_parameters(sums: pd.DataFrame, scenario: Scenario) -> list[Paramete
     ]
 
 
-def _seconds(sums: pd.DataFrame) -> float:
-    """How long all runs were, together."""
-    runs = sums[sums.kind == "span"].groupby("run").agg({"low": "min", "high": "max"})
+def _seconds(spans: pd.DataFrame) -> float:
+    """From the first to the last in each run, together."""
+    runs = spans.groupby("run").agg({"low": "min", "high": "max"})
     return max(float((runs.high - runs.low).sum()), 1e-9)
+
+
+def _while_active(spans: pd.DataFrame, count: float, whole: float) -> tuple[float, float]:
+    """How many publications in how many seconds: while there were any, if that can be told."""
+    runs = int(spans["run"].nunique())
+    if count < runs * ENOUGH_TO_SEE_WHEN:
+        return count, whole
+    # a time from the first to the last holds one less than were seen
+    return count - runs, _seconds(spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,7 @@ def _rates(sums: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator[Param
     rows = sums[sums.kind == "publications"]
     if not len(rows):
         return
-    seconds = _seconds(sums)
+    whole, active = _seconds(sums[sums.kind == "span"]), sums[sums.kind == "active"]
     seen = rows.groupby(["name", "of"])[["count", "total", "squares", "low"]].sum()
     numbers = _numbers(sums[sums.kind == "numbered"])
     expected = {} if told else _seen_by_somebody(scenario)
@@ -106,7 +118,9 @@ def _rates(sums: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator[Param
                 known = told or numbered is not None or there.applied
                 path = path_of(*at, "arrivals")
                 yield _arrivals(name, path, one.arrivals, row, known)
-            count = there.count * share
+            spans = active[(active.name == one.topic) & (active["of"] == who)]
+            count, seconds = _while_active(spans, there.count, whole)
+            count *= share
             yield ParameterEstimate(
                 kind="rate_per_second",
                 name=name,
@@ -255,7 +269,10 @@ def _links(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
     for switch in scenario.network.switches:
         speeds = sums[(sums.kind == "speed") & (sums.name == switch.id)]
         bursts = sums[(sums.kind == "burst") & (sums.name == switch.id)]
-        if not len(speeds):
+        blurred = int(((sums.kind == "blurred") & (sums.name == switch.id)).sum())
+        if not len(speeds) or blurred >= len(speeds):
+            if blurred:
+                yield _not_shown(switch)
             continue
         speed = float(speeds.total.median())
         yield ParameterEstimate(
@@ -280,6 +297,19 @@ def _links(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
             applied=True,
             note="a plain link" if plain else "a token bucket",
         )
+
+
+def _not_shown(switch: Switch) -> ParameterEstimate:
+    return ParameterEstimate(
+        kind="bandwidth_bits_per_second",
+        name=switch.id,
+        path=None,
+        declared=switch.bandwidth_bits_per_second,
+        estimated="not told",
+        half_width=None,
+        applied=False,
+        note="times of arrival are too blurred to show packets that leave back to back",
+    )
 
 
 def _spread(values: pd.Series) -> float:

@@ -68,7 +68,8 @@ def spark() -> None:
     """Jobs on Spark, here on all cores, or on a cluster by --master or spark-submit.
 
     Exit codes: 0 done, and all is well; 1 done, and something is to be looked at (a model that
-    does not hold, a role, site or point that could not be done); 2 not done, with the reason.
+    does not hold or became worse, a role, site or point that could not be done); 2 not done,
+    with the reason.
     Results appear whole or not at all. Java's own log is shown with FIREDEX_SPARK_LOG=ERROR.
     """
 
@@ -337,7 +338,7 @@ def calibrate_command(
     RECORDS is a file or a folder of Parquet files. SCENARIO must have the assignment that they
     were made under, as `firedex plan --write planned.yaml` writes it. Writes overlay.yaml (what
     changes), calibrated.yaml (the whole scenario), estimates.json, quarantine.json, report.html.
-    Exit code 1 if predictions did not become better.
+    Exit code 1 if predictions became worse.
     """
     declared = read_or_fail(scenario)
     if declared.assignment is None:
@@ -353,11 +354,12 @@ def calibrate_command(
         "before": asdict(done.before),
         "after": asdict(done.after),
         "better": done.better,
+        "worse": done.worse,
         "refused_rows": dict(done.refused),
         "files_left_out": [str(bad) for bad in done.left_out],
     }
     _done(out, summary, json)
-    sys.exit(0 if done.better else ALARM)
+    sys.exit(ALARM if done.worse else 0)
 
 
 @spark.command(

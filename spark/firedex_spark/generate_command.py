@@ -19,8 +19,15 @@ from firedex_spark.plan_sites import write_fleet
 
 __all__ = ["generate"]
 
-out_option = click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True)
-seed_option = click.option("--seed", type=SEED, default=0, show_default=True)
+out_option = click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="The folder to write into.",
+)
+seed_option = click.option(
+    "--seed", type=SEED, default=0, show_default=True, help="The same seed draws the same."
+)
 
 
 @contextmanager
@@ -69,10 +76,34 @@ def records(
 @generate.command(
     "feedback", epilog="Example: firedex spark generate feedback --ratings 200 --out generated"
 )
-@click.option("--ratings", type=click.IntRange(min=0), default=200, show_default=True)
-@click.option("--acknowledgements", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--dwells", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--choices", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--ratings",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="Ratings of every topic, by a role in a phase.",
+)
+@click.option(
+    "--acknowledgements",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Events shown of every topic, acknowledged or not.",
+)
+@click.option(
+    "--dwells",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Times spent on every topic.",
+)
+@click.option(
+    "--choices",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Choices between every topic and another.",
+)
 @seed_option
 @out_option
 def feedback(
@@ -100,7 +131,13 @@ def feedback(
     "fleet", epilog="Example: firedex spark generate fleet --sites 100 --out generated"
 )
 @click.option("--sites", type=click.IntRange(min=1), default=100, show_default=True)
-@click.option("--subscriptions", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Of each site, about.",
+)
 @seed_option
 @out_option
 def fleet(sites: int, subscriptions: int, seed: int, out: Path) -> None:

@@ -48,16 +48,22 @@ TRAFFIC_SCHEMA = pa.schema(
 )
 """``kind``: ``site`` (how many records), ``subscription`` (filter of subscriber: records),
 ``publications`` (topic of publisher: how many were seen, gaps between neighbours, how many gaps in
-``low``), ``span`` (first and last time of a run), ``numbered`` (topic of publisher: first and last
-number of a stream), ``sizes`` (topic of subscriber: bytes), ``fan-out`` (topic: notifications),
-``outcomes`` (outcome of subscriber), ``speed`` (switch: one estimate, ``low``: part of the gaps
-that show it), ``burst`` (switch: one estimate; ``high``: the largest packet)."""
+``low``), ``active`` (topic of publisher: first and last time), ``span`` (run: first and last time),
+``numbered`` (topic of publisher: first and last number of a stream), ``sizes`` (topic of
+subscriber: bytes), ``fan-out`` (topic: notifications), ``outcomes`` (outcome of subscriber),
+``speed`` (switch: one estimate, ``low``: part of the gaps that show it), ``burst`` (switch: one
+estimate; ``high``: the largest packet), ``blurred`` (switch whose speed does not show)."""
 SUMS_ORDER = ("kind", "run", "name", "of", "stream", "low", "high", "count", "total")
 NUMBERED = r"^([0-9a-f]{16})-([0-9]{1,15})$"
 """The id of a stamped event: a stream, and the how-manieth of it (``firedex.event_stamp``)."""
 NARROW = 0.01
 """Width of the buckets in which the commonest ratio is looked for."""
 TEXTS = ("category", "object", "str", "string")
+AROUND = 30
+CLEAR = 5.0
+"""How much commoner than others around it the commonest ratio must be. Exact times of arrival show
+a peak a hundred times as high; where hosts delay them by more than a packet takes, there is none,
+and the highest of smooth counts says nothing of the link."""
 FEWEST_GAPS = 200
 LEAST_SHARE = 0.02
 
@@ -131,6 +137,9 @@ def _publications(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
         yield _row("span", str(run), "", low=float(times.min()), high=float(times.max()))
     for (run, topic, publisher), group in once.groupby(["run", "topic", "publisher"]):
         gaps = np.concatenate([_gaps(stream) for _, stream in group.groupby("stream")])
+        times = group["published_at_seconds"]
+        active = {"low": float(times.min()), "high": float(times.max())}
+        yield _row("active", str(run), str(topic), str(publisher), count=len(group), **active)
         yield _row(
             "publications",
             str(run),
@@ -209,6 +218,10 @@ def _link(run: str, switch: str, arrived: pd.DataFrame) -> list[dict[str, Any]]:
     share = len(peak) / len(ratio)
     if share < LEAST_SHARE:
         return []
+    around = (bucket >= best - AROUND) & (bucket <= best + AROUND)
+    beside = max((around.sum() - len(peak)) * 4 / (2 * AROUND - 3), 1.0)
+    if len(peak) < CLEAR * beside:
+        return [_row("blurred", run, switch, count=len(ratio), total=len(peak) / beside)]
     speed = float(np.median(peak))
     burst = _ahead(np.append(0.0, gap), size, speed)
     return [
