@@ -225,6 +225,30 @@ def test_every_command_writes_its_report(tmp_path: Path) -> None:
     assert len((tmp_path / "sweep" / "sweep.jsonl").read_text().splitlines()) == 2
 
 
+@pytest.mark.usefixtures("spark")
+def test_what_is_to_be_looked_at_ends_with_one_and_what_is_to_be_mended_with_two(
+    tmp_path: Path,
+) -> None:
+    place = str(tmp_path)
+    rows = [{"site": "tower", "scenario": "{}"}, {"site": None, "scenario": None}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=FLEET_SCHEMA), tmp_path / "fleet.parquet")
+    words = ("plan-sites", f"{place}/fleet.parquet", "--out", f"{place}/plans")
+    assert CliRunner().invoke(spark_command, words).exit_code == 1
+    failed = json.loads((tmp_path / "plans" / "summary.json").read_text())["failed"]
+    assert sorted(failed) == ["(no site)", "tower"]
+    assert json.loads((tmp_path / "plans" / "quarantine.json").read_text()) == []
+    sweep = ("simulate-sweep", "builtin:critical-event", "--grid", f"{place}/grid.yaml")
+    sweep += ("--replications", "1", "--publications", "300", "--out", f"{place}/sweep")
+    grid = tmp_path / "grid.yaml"
+    for values, code in (("[4e6, -1]", 1), ("[-1]", 2), ("4e6", 2)):
+        grid.write_text(f"network.switches.core.bandwidth_bits_per_second: {values}\n")
+        found = CliRunner().invoke(spark_command, sweep)
+        assert found.exit_code == code, found.output
+        assert "bandwidth_bits_per_second" in found.output
+    lines = (tmp_path / "sweep" / "sweep.jsonl").read_text().splitlines()
+    assert ["error" in json.loads(line) for line in lines] == [False, True]
+
+
 def test_feedback_of_which_nothing_counts_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     made = write_generated_feedback(FeedbackTruth(roles=("crew",), ratings=1), tmp_path)
     pq.write_table(made.table.slice(0, 0), tmp_path / "feedback.parquet")
