@@ -23,11 +23,13 @@ _FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Loader(_FastLoader):  # type: ignore[misc]  # which one is known at run time only
-    """YAML as YAML 1.2 and JSON have it: ``1e-9`` is a number without a dot, too."""
+    """YAML as YAML 1.2 and JSON have it: ``1e-9`` and ``4.5e6`` are numbers, too."""
 
 
 Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"),
+    list("-+.0123456789"),
 )
 DEEPEST = 32
 MOST_REPEATS = 100_000

@@ -1,41 +1,60 @@
 """``calibrate``: a scenario's parameters from what was delivered; better predictions, shown."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex.delivery_schema import SCHEMA
 from firedex.wire import Scenario
 from firedex_models import PredictionTable, predict
-from firedex_spark.calibration_estimates import ParameterEstimate, estimate_parameters, overlay_of
-from firedex_spark.errors import BadFile
+from firedex_spark.calibration_estimates import (
+    ParameterEstimate,
+    estimate_parameters,
+    losses_are_told,
+    overlay_of,
+)
+from firedex_spark.errors import BadFile, NothingMatches, SeveralSites, UnreadableFile
+from firedex_spark.files_left_out import without
 from firedex_spark.measured_row import MeasuredRow
 from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import check_files, files_under
-from firedex_spark.record_windows import read_window, windows_of
+from firedex_spark.record_files import CheckedFiles, check_files, files_under
+from firedex_spark.record_windows import Window, read_window, windows_of
 from firedex_spark.scenario_paths import changed
 from firedex_spark.session import SparkSession
-from firedex_spark.traffic_sums import CALIBRATION_COLUMNS, TRAFFIC_SCHEMA, traffic_sums
+from firedex_spark.traffic_sums import (
+    CALIBRATION_COLUMNS,
+    SUMS_ORDER,
+    TRAFFIC_SCHEMA,
+    traffic_sums,
+)
 from firedex_spark.validate_delays import validate_delays, window_as_plain, window_from_plain
 
-__all__ = ["Calibration", "PredictionError", "calibrate"]
+__all__ = ["Calibration", "PredictionError", "calibrate", "calibration_of", "window_sums"]
 
 Say = Callable[[str], None]
+UNREADABLE = "unreadable"
+GOOD_ANYWAY = 0.05
+"""Median error of delays below which it does not matter if it grows."""
+NOISE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionError:
-    """How far predictions are from what was measured, over subscriptions."""
+    """How far predictions are from what was measured, over subscriptions.
+
+    ``success_worst`` is None if records do not tell of losses.
+    """
 
     delay_median: float
     delay_worst: float
-    success_worst: float
+    success_worst: float | None
     subscriptions: int
 
 
@@ -43,63 +62,152 @@ class PredictionError:
 class Calibration:
     """What was estimated, the scenario with it, and what that does for predictions."""
 
+    site: str
     estimates: tuple[ParameterEstimate, ...]
     overlay: dict[str, Any]
     scenario: Scenario
     before: PredictionError
     after: PredictionError
+    refused: Mapping[str, int]
     left_out: tuple[BadFile, ...]
 
     @property
     def better(self) -> bool:
         """Whether predictions of delays became better."""
-        return self.after.delay_median <= self.before.delay_median
+        return self.after.delay_median < self.before.delay_median
+
+    @property
+    def worse(self) -> bool:
+        """Whether they became worse, and are not good anyway."""
+        return self.after.delay_median > max(self.before.delay_median + NOISE, GOOD_ANYWAY)
 
 
 def calibrate(
-    spark: SparkSession, records: Path, scenario: Scenario, say: Say = lambda _text: None
+    spark: SparkSession,
+    records: Path,
+    scenario: Scenario,
+    say: Say = lambda _text: None,
+    *,
+    site: str | None = None,
 ) -> Calibration:
-    """Estimate from the records of a scenario with an assignment."""
-    checked = check_files(records, files_under(records, "delivery records"), SCHEMA, TIME)
-    say(f"{checked.rows} records in {len(checked.good)} files")
+    """Estimate from the records of a scenario with an assignment, made at one ``site``."""
     switch_of = {subscriber.id: subscriber.switch for subscriber in scenario.subscribers}
+    checked = check_files(records, files_under(records, "delivery records"), SCHEMA, TIME)
+    while True:
+        for bad in checked.left_out:
+            say(f"left out: {bad}")
+        say(f"{checked.rows} records in {len(checked.good)} files")
+        sums = _sums(spark, checked, switch_of, site)
+        broken = _broken(sums)
+        if not broken:
+            break
+        checked = without(records, checked, broken)
+    where = _one_site(records, sums, site)
+    say("measuring, for predictions before and after")
+    measured = validate_delays(spark, records, [])
+    rows = [row for row in measured.rows if row.subscriber is not None and row.site == where]
+    return calibration_of(
+        records,
+        sums,
+        scenario,
+        rows,
+        site=where,
+        refused=measured.refused,
+        left_out=measured.left_out,
+    )
+
+
+def calibration_of(
+    records: Path,
+    sums: pd.DataFrame,
+    scenario: Scenario,
+    measured: Sequence[MeasuredRow],
+    *,
+    site: str,
+    refused: Mapping[str, int],
+    left_out: Sequence[BadFile],
+) -> Calibration:
+    """From the sums of all windows, in any order, and what was measured of the subscriptions."""
+    sums = sums.sort_values(list(SUMS_ORDER), kind="stable", ignore_index=True)
+    _some_match(records, sums, scenario)
+    estimates = estimate_parameters(sums, scenario)
+    overlay = overlay_of(estimates)
+    calibrated = changed(scenario, overlay)
+    told = losses_are_told(sums)
+    return Calibration(
+        site=site,
+        estimates=tuple(estimates),
+        overlay=overlay,
+        scenario=calibrated,
+        before=_error(predict(scenario), measured, told),
+        after=_error(predict(calibrated), measured, told),
+        refused=refused,
+        left_out=tuple(left_out),
+    )
+
+
+def _sums(
+    spark: SparkSession, checked: CheckedFiles, switch_of: Mapping[str, str], site: str | None
+) -> pd.DataFrame:
     windows = [w for w in windows_of(checked.good) if not w.untimed]
     tasks = spark.createDataFrame(
         [(json.dumps(window_as_plain(window)),) for window in windows], "window string"
-    ).repartition(len(windows))
+    ).repartition(max(len(windows), 1))
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column("window").to_pylist():
                 window = window_from_plain(json.loads(text))
-                table, _ = read_window(window, CALIBRATION_COLUMNS, SCHEMA)
-                yield from traffic_sums(table, switch_of).to_batches()
+                yield from window_sums(window, switch_of, site).to_batches()
 
-    sums = tasks.mapInArrow(work, from_arrow_schema(TRAFFIC_SCHEMA)).toArrow().to_pandas()
-    order = ["kind", "run", "name", "of", "low", "high", "count"]
-    estimates = estimate_parameters(sums.sort_values(order), scenario)
-    overlay = overlay_of(estimates)
-    better = changed(scenario, overlay)
-    said = [predict(scenario), predict(better)]
-    say("measuring, for predictions before and after")
-    measured = validate_delays(spark, records, [])
-    rows = [row for row in measured.rows if row.subscriber is not None]
-    return Calibration(
-        estimates=tuple(estimates),
-        overlay=overlay,
-        scenario=better,
-        before=_error(said[0], rows),
-        after=_error(said[1], rows),
-        left_out=measured.left_out,
-    )
+    found: pd.DataFrame = tasks.mapInArrow(work, from_arrow_schema(TRAFFIC_SCHEMA)).toPandas()
+    return found
 
 
-def _error(table: PredictionTable, rows: list[MeasuredRow]) -> PredictionError:
+def window_sums(window: Window, switch_of: Mapping[str, str], site: str | None) -> pa.Table:
+    """The sums of one window, and which files of it could not be read."""
+    table, bad = read_window(window, CALIBRATION_COLUMNS, SCHEMA)
+    if window.site is not None:
+        table = table.append_column("site", pa.array([window.site] * table.num_rows, pa.string()))
+    broken = [{"kind": UNREADABLE, "name": str(one.file), "of": one.reason} for one in bad]
+    sums = traffic_sums(table, switch_of, site)
+    return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=TRAFFIC_SCHEMA)])
+
+
+def _broken(sums: pd.DataFrame) -> list[BadFile]:
+    rows = sums[sums.kind == UNREADABLE]
+    reasons = dict(sorted(zip(rows["name"], rows["of"], strict=True)))
+    return [UnreadableFile(Path(name), reason) for name, reason in reasons.items()]
+
+
+def _one_site(records: Path, sums: pd.DataFrame, site: str | None) -> str:
+    found = sorted(set(sums[sums.kind == "site"]["name"]))
+    if not found:
+        raise NothingMatches(f"{records}: no record has a time of publication")
+    if site is None and len(found) > 1:
+        raise SeveralSites(records, found)
+    if site is not None and site not in found:
+        raise NothingMatches(f"{records}: no record of {site}, but of {', '.join(found[:8])}")
+    return site or found[0]
+
+
+def _some_match(records: Path, sums: pd.DataFrame, scenario: Scenario) -> None:
+    known = {(s.id, one.filter) for s in scenario.subscribers for one in s.subscriptions}
+    rows = sums[sums.kind == "subscription"]
+    found = sorted(set(zip(rows["of"], rows["name"], strict=True)))
+    if not known & {*found}:
+        few = ", ".join(f"{subscriber} {filter_}" for subscriber, filter_ in found[:5])
+        raise NothingMatches(
+            f"{records}: no record is of a subscription of {scenario.name!r}; they are of {few}"
+        )
+
+
+def _error(table: PredictionTable, rows: Sequence[MeasuredRow], told: bool) -> PredictionError:
     said = {(row.subscriber, row.filter): row for row in table.to_prediction().subscriptions}
     delays, successes = [], []
     for row in rows:
         one = said.get((row.subscriber or "", row.filter or ""))
-        if one is None:
+        if one is None or one.priority != row.priority:  # made under another assignment
             continue
         if row.success_rate is not None:
             successes.append(abs(row.success_rate - one.success_rate))
@@ -111,6 +219,6 @@ def _error(table: PredictionTable, rows: list[MeasuredRow]) -> PredictionError:
     return PredictionError(
         delay_median=float(np.median(delays)) if delays else 0.0,
         delay_worst=float(np.max(delays)) if delays else 0.0,
-        success_worst=float(np.max(successes)) if successes else 0.0,
+        success_worst=float(np.max(successes)) if successes and told else None,
         subscriptions=len(successes),
     )

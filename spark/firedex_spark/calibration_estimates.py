@@ -1,16 +1,19 @@
 """From sums over windows to parameters of the model, each with its uncertainty. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from firedex.wire import Scenario
+from firedex.wire import Scenario, Switch
+from firedex.wire.mqtt_names import matches
+from firedex_models import predict
 from firedex_models.demand import event_wire_bytes
+from firedex_spark.scenario_paths import path_of
 
-__all__ = ["ParameterEstimate", "estimate_parameters", "overlay_of"]
+__all__ = ["ParameterEstimate", "estimate_parameters", "losses_are_told", "overlay_of"]
 
 Z = 1.959963984540054
 PERIODIC_VARIABILITY = 0.2
@@ -18,17 +21,25 @@ FIXED_VARIABILITY = 0.1
 """Squared coefficients of variation below which arrivals are clockwork, and sizes all alike."""
 PLAIN_LINK_PACKETS = 1.3
 """A plain link lets one packet pass at once; what is measured of it is a little more."""
+ENOUGH_TO_SEE_WHEN = 30
+"""Publications of a run from which on a rate is that of the time between first and last: streams
+begin later than others, and end earlier. Of fewer it is that of the whole run."""
+NEARLY_ALL = 0.99
+"""If losses are not told: which part of the publications somebody must be expected to get, for a
+rate to be told from what was delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterEstimate:
     """A parameter: what the scenario declares, what the records say; half of a 95 % interval.
 
-    ``applied``: whether it goes into the overlay; ``note`` says why not, or what else is known.
+    ``path``: where it is in a scenario (``scenario_paths``), if it is there. ``applied``: whether
+    it goes into the overlay; ``note`` says why not, or what else is known.
     """
 
     kind: str
     name: str
+    path: str | None
     declared: float | str | None
     estimated: float | str
     half_width: float | None
@@ -36,67 +47,148 @@ class ParameterEstimate:
     note: str = ""
 
 
+def losses_are_told(sums: pd.DataFrame) -> bool:
+    """Whether records say what was not delivered; clients know only of what they got."""
+    outcomes = sums[sums.kind == "outcomes"]
+    return bool((outcomes.name != "delivered").any())
+
+
 def estimate_parameters(sums: pd.DataFrame, scenario: Scenario) -> list[ParameterEstimate]:
     """All that can be told of a scenario's parameters."""
+    told = losses_are_told(sums)
     return [
-        *_rates(sums[sums.kind == "publications"], scenario),
+        *_rates(sums, scenario, told),
         *_sizes(sums[sums.kind == "sizes"], scenario),
-        *_fan_out(sums, scenario),
-        *_error_rates(sums[sums.kind == "outcomes"], scenario),
+        *_fan_out(sums, scenario, told),
+        *_error_rates(sums[sums.kind == "outcomes"], scenario, told),
         *_links(sums, scenario),
     ]
 
 
-def _seconds(publications: pd.DataFrame) -> float:
-    """How long all runs were, together."""
-    runs = publications.groupby("run").agg({"low": "min", "high": "max"})
+def _seconds(spans: pd.DataFrame) -> float:
+    """From the first to the last in each run, together."""
+    runs = spans.groupby("run").agg({"low": "min", "high": "max"})
     return max(float((runs.high - runs.low).sum()), 1e-9)
 
 
-def _rates(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate]:
+def _while_active(spans: pd.DataFrame, count: float, whole: float) -> tuple[float, float]:
+    """How many publications in how many seconds: while there were any, if that can be told."""
+    runs = int(spans["run"].nunique())
+    if count < runs * ENOUGH_TO_SEE_WHEN:
+        return count, whole
+    # a time from the first to the last holds one less than were seen
+    return count - runs, _seconds(spans)
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """How many publications there were, and how that is known."""
+
+    count: float
+    applied: bool
+    note: str
+
+
+def _rates(sums: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator[ParameterEstimate]:
+    rows = sums[sums.kind == "publications"]
     if not len(rows):
         return
-    seconds = _seconds(rows)
-    seen = rows.groupby(["name", "of"]).agg({"count": "sum", "total": "sum", "squares": "sum"})
-    anonymous = rows[rows["of"] == ""].groupby("name")["count"].sum()
+    whole, active = _seconds(sums[sums.kind == "span"]), sums[sums.kind == "active"]
+    seen = rows.groupby(["name", "of"])[["count", "total", "squares", "low"]].sum()
+    numbers = _numbers(sums[sums.kind == "numbered"])
+    expected = {} if told else _seen_by_somebody(scenario)
     totals: dict[str, float] = {}
     for publisher in scenario.publishers:
         for one in publisher.publications:
             totals[one.topic] = totals.get(one.topic, 0.0) + one.rate_per_second
     for publisher in scenario.publishers:
         for one in publisher.publications:
-            name = f"{publisher.id} {one.topic}"
-            if (one.topic, publisher.id) in seen.index:
-                row = seen.loc[(one.topic, publisher.id)]
-                count = float(row["count"])
-                yield _arrivals(name, one.arrivals, row)
-            elif one.topic in anonymous.index and totals[one.topic] > 0:
+            share, who = 1.0, publisher.id
+            if (one.topic, who) not in seen.index:
                 # nobody says who published: shared out as declared
-                count = float(anonymous[one.topic]) * one.rate_per_second / totals[one.topic]
-            else:
-                continue
+                if (one.topic, "") not in seen.index or totals[one.topic] <= 0:
+                    continue
+                share, who = one.rate_per_second / totals[one.topic], ""
+            row = seen.loc[(one.topic, who)]
+            numbered = numbers.get((one.topic, who))
+            there = _published(float(row["count"]), numbered, told, expected.get(one.topic, 0.0))
+            name = f"{publisher.id} {one.topic}"
+            at = ("publishers", publisher.id, "publications", one.topic)
+            if who:
+                known = told or numbered is not None or there.applied
+                path = path_of(*at, "arrivals")
+                yield _arrivals(name, path, one.arrivals, row, known)
+            spans = active[(active.name == one.topic) & (active["of"] == who)]
+            count, seconds = _while_active(spans, there.count, whole)
+            count *= share
             yield ParameterEstimate(
                 kind="rate_per_second",
                 name=name,
+                path=path_of(*at, "rate_per_second"),
                 declared=one.rate_per_second,
                 estimated=count / seconds,
                 half_width=Z * float(np.sqrt(count)) / seconds,
-                applied=True,
+                applied=there.applied,
+                note=there.note + ("; shared out as declared" if not who else ""),
             )
 
 
-def _arrivals(name: str, declared: str, row: pd.Series) -> ParameterEstimate:
-    gaps = max(float(row["count"]) - 1, 1.0)
+def _numbers(rows: pd.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
+    """By topic and publisher: how many numbered publications were seen, and how many there were."""
+    streams = rows.groupby(["run", "name", "of", "stream"]).agg(
+        {"count": "sum", "low": "min", "high": "max"}
+    )
+    streams["there"] = streams["high"] - streams["low"] + 1
+    found = streams.groupby(["name", "of"])[["count", "there"]].sum()
+    return {
+        (str(name), str(of)): (float(row["count"]), float(row["there"]))
+        for (name, of), row in found.iterrows()
+    }
+
+
+def _published(
+    seen: float, numbered: tuple[float, float] | None, told: bool, expected: float
+) -> _Published:
+    if told:
+        return _Published(seen, True, "records tell of losses too")
+    if numbered is not None:
+        known, there = numbered
+        return _Published(
+            there + seen - known, True, f"by the numbers of the events; {known / there:.0%} seen"
+        )
+    if expected >= NEARLY_ALL:
+        return _Published(seen / expected, True, f"{expected:.1%} expected to reach somebody")
+    return _Published(
+        seen, False, "at least: records hold only what was delivered, and events have no numbers"
+    )
+
+
+def _seen_by_somebody(scenario: Scenario) -> Mapping[str, float]:
+    """By topic, the part of the publications that at least one subscriber is expected to get."""
+    missed = {topic.name: 1.0 for topic in scenario.topics}
+    for row in predict(scenario).to_prediction().subscriptions:
+        for topic in missed:
+            if matches(row.filter, topic):
+                missed[topic] *= 1.0 - row.success_rate
+    return {topic: 1.0 - part for topic, part in missed.items()}
+
+
+def _arrivals(
+    name: str, path: str, declared: str, row: pd.Series, known: bool
+) -> ParameterEstimate:
+    gaps = max(float(row["low"]), 1.0)
     mean = float(row["total"]) / gaps
     variability = (float(row["squares"]) / gaps - mean**2) / mean**2 if mean > 0 else 1.0
+    note = f"squared variability of the gaps {variability:.2f}"
     return ParameterEstimate(
         kind="arrivals",
         name=name,
+        path=path,
         declared=declared,
         estimated="periodic" if variability < PERIODIC_VARIABILITY else "poisson",
         half_width=None,
-        applied=gaps >= 30,
-        note=f"squared variability of the gaps {variability:.2f}",
+        applied=known and gaps >= 30,
+        note=note if known else f"{note}; losses between them are not told",
     )
 
 
@@ -116,6 +208,7 @@ def _sizes(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
         yield ParameterEstimate(
             kind="event_bytes",
             name=topic.name,
+            path=path_of("topics", topic.name, "event_bytes"),
             declared=float(topic.event_bytes),
             estimated=float(max(round(mean - headers), 0)),
             half_width=Z * float(np.sqrt(variance / count)),
@@ -124,6 +217,7 @@ def _sizes(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
         yield ParameterEstimate(
             kind="size_distribution",
             name=topic.name,
+            path=path_of("topics", topic.name, "size_distribution"),
             declared=topic.size_distribution,
             estimated="fixed" if variability < FIXED_VARIABILITY else "exponential",
             half_width=None,
@@ -132,7 +226,7 @@ def _sizes(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
         )
 
 
-def _fan_out(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate]:
+def _fan_out(sums: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator[ParameterEstimate]:
     published = sums[sums.kind == "publications"].groupby("name")["count"].sum()
     notified = sums[sums.kind == "fan-out"].groupby("name")["count"].sum()
     for topic in scenario.topics:
@@ -140,18 +234,19 @@ def _fan_out(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstima
             yield ParameterEstimate(
                 kind="fan_out",
                 name=topic.name,
+                path=None,
                 declared=None,
                 estimated=float(notified[topic.name] / published[topic.name]),
                 half_width=None,
                 applied=False,
-                note="follows from who subscribes; a scenario does not declare it",
+                note="follows from who subscribes; a scenario does not declare it"
+                + ("" if told else "; of what was delivered"),
             )
 
 
-def _error_rates(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate]:
+def _error_rates(rows: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator[ParameterEstimate]:
     switch_of = {s.id: s.switch for s in scenario.subscribers}
     behind = rows["of"].map(switch_of)
-    told = rows[rows.name != "delivered"]["count"].sum() > 0
     for switch in scenario.network.switches:
         here = rows[behind == switch.id]
         delivered = float(here[here.name == "delivered"]["count"].sum())
@@ -162,6 +257,7 @@ def _error_rates(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEs
         yield ParameterEstimate(
             kind="error_rate",
             name=switch.id,
+            path=path_of("network", "switches", switch.id, "error_rate"),
             declared=switch.error_rate,
             estimated=part,
             half_width=Z * float(np.sqrt(max(part * (1 - part), 1e-12) / (delivered + lost))),
@@ -173,12 +269,16 @@ def _links(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
     for switch in scenario.network.switches:
         speeds = sums[(sums.kind == "speed") & (sums.name == switch.id)]
         bursts = sums[(sums.kind == "burst") & (sums.name == switch.id)]
-        if not len(speeds):
+        blurred = int(((sums.kind == "blurred") & (sums.name == switch.id)).sum())
+        if not len(speeds) or blurred >= len(speeds):
+            if blurred:
+                yield _not_shown(switch)
             continue
         speed = float(speeds.total.median())
         yield ParameterEstimate(
             kind="bandwidth_bits_per_second",
             name=switch.id,
+            path=path_of("network", "switches", switch.id, "bandwidth_bits_per_second"),
             declared=switch.bandwidth_bits_per_second,
             estimated=speed,
             half_width=_spread(speeds.total) if len(speeds) > 1 else None,
@@ -190,6 +290,7 @@ def _links(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
         yield ParameterEstimate(
             kind="burst_bytes",
             name=switch.id,
+            path=path_of("network", "switches", switch.id, "burst_bytes"),
             declared=switch.burst_bytes,
             estimated=0.0 if plain else burst,
             half_width=_spread(bursts.total) if len(bursts) > 1 else None,
@@ -198,29 +299,27 @@ def _links(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
         )
 
 
+def _not_shown(switch: Switch) -> ParameterEstimate:
+    return ParameterEstimate(
+        kind="bandwidth_bits_per_second",
+        name=switch.id,
+        path=None,
+        declared=switch.bandwidth_bits_per_second,
+        estimated="not told",
+        half_width=None,
+        applied=False,
+        note="times of arrival are too blurred to show packets that leave back to back",
+    )
+
+
 def _spread(values: pd.Series) -> float:
     return float(Z * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def overlay_of(estimates: list[ParameterEstimate]) -> dict[str, Any]:
     """The parts of a scenario that the estimates replace, by path (``scenario_paths``)."""
-    places = {
-        "rate_per_second": "publishers.{}.publications.{}.rate_per_second",
-        "arrivals": "publishers.{}.publications.{}.arrivals",
-        "event_bytes": "topics.{}.event_bytes",
-        "size_distribution": "topics.{}.size_distribution",
-        "error_rate": "network.switches.{}.error_rate",
-        "bandwidth_bits_per_second": "network.switches.{}.bandwidth_bits_per_second",
-        "burst_bytes": "network.switches.{}.burst_bytes",
+    return {
+        one.path: int(one.estimated) if one.kind == "event_bytes" else one.estimated
+        for one in estimates
+        if one.applied and one.path is not None
     }
-    overlay: dict[str, Any] = {}
-    for one in estimates:
-        if one.applied and one.kind in places:
-            names = [_quoted(part) for part in one.name.split(" ", 1)]
-            value = int(one.estimated) if one.kind == "event_bytes" else one.estimated
-            overlay[places[one.kind].format(*names)] = value
-    return overlay
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"' if "." in name else name

@@ -1,16 +1,16 @@
 """``firedex spark JOB``: thin. Read, let a job do it, write its report, end with a code."""
 
 import json as json_text
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import yaml
 
 from firedex.cli.options import SEED, json_option, read_or_fail, scenario_argument
 from firedex.cli.output import fail
@@ -22,11 +22,17 @@ from firedex_spark.calibrate import calibrate
 from firedex_spark.errors import NoInput, SparkJobError, UnreadablePredictions
 from firedex_spark.generate_command import generate
 from firedex_spark.job_reports import (
+    CALIBRATION_RESULTS,
+    FLEET_RESULTS,
+    SWEEP_RESULTS,
+    WEIGHTS_RESULTS,
     write_calibration,
+    write_fleet_outcome,
     write_sweep,
     write_weights,
 )
 from firedex_spark.measured_row import Bounds
+from firedex_spark.output_folder import whole_results
 from firedex_spark.plan_sites import plan_sites
 from firedex_spark.prediction_files import (
     USUAL_SITE,
@@ -34,8 +40,14 @@ from firedex_spark.prediction_files import (
     read_predictions,
 )
 from firedex_spark.profile_files import changes_of
-from firedex_spark.session import DEFAULT_MEMORY, SparkSession, spark_session
-from firedex_spark.simulate_sweep import simulate_sweep
+from firedex_spark.session import (
+    DEFAULT_MEMORY,
+    SPARK_ERRORS,
+    SparkSession,
+    spark_session,
+    what_spark_says,
+)
+from firedex_spark.simulate_sweep import read_grid, simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 from firedex_spark.validate_delays import Validation, validate_delays
 from firedex_spark.validate_stream import follow_delays
@@ -45,7 +57,8 @@ __all__ = ["spark"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 ALARM = 1
-"""Exit code of a model that does not hold, and of a fleet with sites that cannot be planned."""
+"""Exit code of a job that has done its work, and found what somebody should look at."""
+MOST_SHOWN = 10
 USUAL = Bounds()
 FOLDER = click.Path(file_okay=False, path_type=Path)
 SOURCE = click.Path(exists=True, path_type=Path)
@@ -56,32 +69,91 @@ SOURCE = click.Path(exists=True, path_type=Path)
     epilog="Example: firedex spark plan-sites fleet.parquet --out plans",
 )
 def spark() -> None:
-    """Jobs on Spark, here on all cores, or on a cluster by --master or spark-submit."""
+    """Jobs on Spark, here on all cores, or on a cluster by --master or spark-submit.
+
+    Exit codes: 0 done, and all is well; 1 done, and something is to be looked at (a model that
+    does not hold or became worse, a role, site or point that could not be done); 2 not done,
+    with the reason.
+    Results appear whole or not at all. Java's own log is shown with FIREDEX_SPARK_LOG=ERROR.
+    """
 
 
 def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def _like(form: str, example: str) -> Callable[[object, object, str | None], str | None]:
+    """Refuse a text that is not of a form, such as ``example``."""
+
+    def checked(_context: object, _option: object, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(form, given):
+            raise click.BadParameter(f"{given!r} is not like {example}")
+        return given
+
+    return checked
+
+
+memory_like = _like(r"[1-9][0-9]*[kmgt]", "4g or 900m")
+master_like = _like(r"(spark|k8s)://\S+|yarn|local(\[\S+\])?", "spark://HOST:PORT")
+
+
 def job_options(command: F) -> F:
     """``--out``, ``--master``, ``--memory`` and ``--json``, as every job has them."""
     command = json_option(command)
     command = click.option(
-        "--memory", default=DEFAULT_MEMORY, show_default=True, help="Of the driver, such as 4g."
+        "--memory",
+        callback=memory_like,
+        default=DEFAULT_MEMORY,
+        show_default=True,
+        help="Of the driver, such as 4g.",
     )(command)
-    command = click.option("--master", help="spark://HOST:PORT; none runs it here.")(command)
-    return click.option("--out", type=FOLDER, required=True, help="Results go here alone.")(command)
+    command = click.option(
+        "--master", callback=master_like, help="A cluster's, spark://HOST:PORT; none runs it here."
+    )(command)
+    return click.option(
+        "--out",
+        type=FOLDER,
+        required=True,
+        help="Results go here alone, in place of an earlier run's; other files there stay.",
+    )(command)
+
+
+@contextmanager
+def _reasons_told() -> Iterator[None]:
+    """Whatever can be foreseen ends the command with the reason, not with a stack trace."""
+    try:
+        yield
+    except (SparkJobError, WireError, ModelError, OSError) as error:
+        fail(str(error))
+    except SPARK_ERRORS as error:
+        fail(f"Spark failed: {what_spark_says(error)} (FIREDEX_SPARK_LOG=ERROR shows all of it)")
 
 
 @contextmanager
 def _running(name: str, out: Path, master: str | None, memory: str) -> Iterator[SparkSession]:
-    """A session for a job; whatever can be mended ends the command with the reason."""
-    try:
+    """A session for a job that looks after its output folder itself."""
+    with _reasons_told():
         out.mkdir(parents=True, exist_ok=True)
         with spark_session(name, master=master, memory=memory) as session:
             yield session
-    except (SparkJobError, WireError, ModelError) as error:
-        fail(str(error))
+
+
+@contextmanager
+def _writing(
+    name: str,
+    out: Path,
+    results: Sequence[str],
+    sources: Sequence[Path],
+    master: str | None,
+    memory: str,
+) -> Iterator[tuple[SparkSession, Path]]:
+    """A session, and the folder to write results into, which take their places at the end."""
+    with (
+        _reasons_told(),
+        whole_results(out, results, sources) as folder,
+        spark_session(name, master=master, memory=memory) as session,
+    ):
+        yield session, folder
 
 
 def _done(out: Path, summary: dict[str, Any], json: bool) -> None:
@@ -232,22 +304,36 @@ def fit_utility_weights_command(
 ) -> None:
     """Learn what topics are worth to each role in each phase of an incident.
 
-    Writes profiles.json, which `firedex profiles load` gives to the service.
+    FEEDBACK is a file or a folder of Parquet files: site, at_seconds, rater, role, phase, topic,
+    kind (rating, acknowledgement, dwell, choice), value, other_topic. Writes profiles.json, which
+    `firedex profiles load` gives to the service, worths.json, quarantine.json and report.html.
+    Exit code 1 if a role could not be fitted.
     """
-    with _running("fit-utility-weights", out, master, memory) as session:
-        before: tuple[PhaseProfile, ...] = ()
-        if previous is not None:
-            before = from_json(tuple[PhaseProfile, ...], previous.read_text("utf-8"), tolerant=True)
+    before = () if previous is None else _profiles(previous)
+    with _writing("fit-utility-weights", out, WEIGHTS_RESULTS, [feedback], master, memory) as (
+        session,
+        folder,
+    ):
         fitted = fit_utility_weights(session, feedback, _say)
-        write_weights(fitted, changes_of(fitted.worths, before), out)
+        write_weights(fitted, changes_of(fitted.worths, before), folder)
     summary = {
         "feedback": fitted.feedback,
+        "copies": fitted.copies,
         "weights": len(fitted.worths),
         "raters": fitted.raters,
+        "not_fitted": fitted.not_fitted,
         "refused_rows": fitted.refused,
         "files_left_out": [str(bad) for bad in fitted.left_out],
     }
     _done(out, summary, json)
+    sys.exit(ALARM if fitted.not_fitted else 0)
+
+
+def _profiles(file: Path) -> tuple[PhaseProfile, ...]:
+    try:
+        return from_json(tuple[PhaseProfile, ...], file.read_text("utf-8"), tolerant=True)
+    except (WireError, UnicodeDecodeError) as error:
+        fail(f"{file}: not profiles: {error}")
 
 
 @spark.command(
@@ -257,20 +343,44 @@ def fit_utility_weights_command(
 )
 @click.argument("records", type=SOURCE)
 @scenario_argument
+@click.option("--site", help="Whose records; needed if there are several sites.")
 @job_options
 def calibrate_command(
-    records: Path, scenario: str, out: Path, master: str | None, memory: str, json: bool
+    records: Path,
+    scenario: str,
+    site: str | None,
+    out: Path,
+    master: str | None,
+    memory: str,
+    json: bool,
 ) -> None:
     """Estimate rates, sizes, losses, bandwidths and bursts; show what predictions gain by it.
 
-    SCENARIO must have the assignment that the records were made under.
+    RECORDS is a file or a folder of Parquet files. SCENARIO must have the assignment that they
+    were made under, as `firedex plan --write planned.yaml` writes it. Writes overlay.yaml (what
+    changes), calibrated.yaml (the whole scenario), estimates.json, quarantine.json, report.html.
+    Exit code 1 if predictions became worse.
     """
     declared = read_or_fail(scenario)
-    with _running("calibrate", out, master, memory) as session:
-        done = calibrate(session, records, declared, _say)
-        write_calibration(done, out)
-    summary = {"before": asdict(done.before), "after": asdict(done.after), "better": done.better}
+    if declared.assignment is None:
+        fail(f"{scenario}: has no assignment; write one with firedex plan {scenario} --write FILE")
+    with _writing("calibrate", out, CALIBRATION_RESULTS, [records], master, memory) as (
+        session,
+        folder,
+    ):
+        done = calibrate(session, records, declared, _say, site=site)
+        write_calibration(done, folder)
+    summary = {
+        "site": done.site,
+        "before": asdict(done.before),
+        "after": asdict(done.after),
+        "better": done.better,
+        "worse": done.worse,
+        "refused_rows": dict(done.refused),
+        "files_left_out": [str(bad) for bad in done.left_out],
+    }
     _done(out, summary, json)
+    sys.exit(ALARM if done.worse else 0)
 
 
 @spark.command(
@@ -281,21 +391,31 @@ def calibrate_command(
 @click.argument("fleet", type=SOURCE)
 @job_options
 def plan_sites_command(fleet: Path, out: Path, master: str | None, memory: str, json: bool) -> None:
-    """Plan every site of a table (site, scenario as JSON); exit code 1 if some cannot be."""
-    with _running("plan-sites", out, master, memory) as session:
+    """Plan every site of a fleet; exit code 1 if some cannot be planned.
+
+    FLEET is a file or a folder of Parquet files: site, and scenario as JSON. Writes plans/ (a row
+    for each subscription, or with a site's error), quarantine.json and summary.json.
+    """
+    with _writing("plan-sites", out, FLEET_RESULTS, [fleet], master, memory) as (session, folder):
         start = time.perf_counter()
-        outcome = plan_sites(session, fleet, out, _say)
+        outcome = plan_sites(session, fleet, folder, _say)
         seconds = time.perf_counter() - start
+        write_fleet_outcome(outcome, folder)
     summary = {
         "sites": outcome.sites,
         "subscriptions": outcome.subscriptions,
         "utility": outcome.utility,
-        "failed": outcome.failed,
+        "failed_sites": len(outcome.failed),
+        "failed": outcome.failed if json else _first(outcome.failed),
         "subscriptions_per_second": round(outcome.subscriptions / seconds),
         "files_left_out": [str(bad) for bad in outcome.left_out],
     }
     _done(out, summary, json)
     sys.exit(ALARM if outcome.failed else 0)
+
+
+def _first(said: Mapping[str, str]) -> dict[str, str]:
+    return dict(list(said.items())[:MOST_SHOWN])
 
 
 @spark.command(
@@ -310,8 +430,20 @@ def plan_sites_command(fleet: Path, out: Path, master: str | None, memory: str, 
     required=True,
     help="YAML: a list of values for each path, such as network.switches.core.error_rate.",
 )
-@click.option("--replications", type=click.IntRange(1, 10_000), default=5, show_default=True)
-@click.option("--publications", type=click.IntRange(1, 50_000_000), default=100_000)
+@click.option(
+    "--replications",
+    type=click.IntRange(1, 10_000),
+    default=5,
+    show_default=True,
+    help="Runs of each point.",
+)
+@click.option(
+    "--publications",
+    type=click.IntRange(1, 50_000_000),
+    default=100_000,
+    show_default=True,
+    help="Of each run.",
+)
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @job_options
 def simulate_sweep_command(
@@ -325,32 +457,38 @@ def simulate_sweep_command(
     memory: str,
     json: bool,
 ) -> None:
-    """Simulate every combination of a grid's values, replications side by side."""
+    """Simulate every combination of a grid's values, replications side by side.
+
+    Writes sweep.jsonl (a point each line) and report.html. A point that cannot be simulated is
+    told there, and the exit code is 1.
+    """
     base = read_or_fail(scenario)
-    try:
-        wanted = yaml.safe_load(grid.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        fail(f"{grid}: {error}")
-    if not isinstance(wanted, dict) or not wanted:
-        fail(f"{grid}: a mapping of paths to lists of values is wanted")
-    with _running("simulate-sweep", out, master, memory) as session:
+    with _writing("simulate-sweep", out, SWEEP_RESULTS, [grid], master, memory) as (
+        session,
+        folder,
+    ):
         points = simulate_sweep(
             session,
             base,
-            wanted,
+            read_grid(grid),
             replications=replications,
             publications=publications,
             seed=seed,
             say=_say,
         )
-        write_sweep(points, out)
-    best = max(points, key=lambda point: point.report.achieved_utility_rate)
+        write_sweep(points, folder)
+    failed = [f"{dict(point.values)}: {point.error}" for point in points if point.error]
+    done = [(point.report.achieved_utility_rate, point) for point in points if point.report]
+    best = max(done, key=lambda found: found[0], default=None)
     summary = {
         "points": len(points),
-        "best_values": dict(best.values),
-        "best_achieved_utility_rate": best.report.achieved_utility_rate,
+        "failed_points": len(failed),
+        "failed": failed if json else failed[:MOST_SHOWN],
+        "best_values": dict(best[1].values) if best else None,
+        "best_achieved_utility_rate": best[0] if best else None,
     }
     _done(out, summary, json)
+    sys.exit(ALARM if failed else 0)
 
 
 spark.add_command(generate)

@@ -4,39 +4,47 @@
 
     SparkJobError
      ├── NoJava               there is no Java to run Spark on
+     ├── JavaFailed           there is one, and Spark does not start
      ├── NoInput              no file of the wanted kind
      ├── BadFile              a file that is left out, and why
      │    ├── UnreadableFile
      │    ├── MissingColumns
      │    └── WrongColumnType
      ├── NothingReadable      every file was left out
+     ├── NothingCounts        every row was refused
+     ├── NothingMatches       records, but none of what was asked for
+     ├── SeveralSites         records of more than one site, and none was named
      ├── NoPredictions
      ├── UnreadablePredictions
-     ├── BadFleet             a fleet's table that cannot be used
      ├── BadGrid              a sweep's grid that cannot be used
-     ├── OutputInUse          the output folder holds another job's results
+     ├── OutputInUse          the output folder holds something else
+     ├── UnwritableOutput     the output folder cannot be written into
      ├── NothingJudged        records and predictions have nothing in common, or too little
      └── StreamBroken         a stream that cannot go on
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 __all__ = [
     "BadFile",
-    "BadFleet",
     "BadGrid",
+    "JavaFailed",
     "MissingColumns",
     "NoInput",
     "NoJava",
     "NoPredictions",
+    "NothingCounts",
     "NothingJudged",
+    "NothingMatches",
     "NothingReadable",
     "OutputInUse",
+    "SeveralSites",
     "SparkJobError",
     "StreamBroken",
     "UnreadableFile",
     "UnreadablePredictions",
+    "UnwritableOutput",
     "WrongColumnType",
 ]
 
@@ -51,6 +59,16 @@ class NoJava(SparkJobError):
     def __init__(self) -> None:
         super().__init__(
             "Spark needs Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME"
+        )
+
+
+class JavaFailed(SparkJobError):
+    """There is a Java, and Spark does not start on it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"Spark does not start: {reason}\nIt needs Java 17 or newer (JAVA_HOME says which) and "
+            "as much memory as --memory says; what Java itself said is above"
         )
 
 
@@ -99,6 +117,31 @@ class NothingReadable(SparkJobError):
         super().__init__(f"{source}: none of {len(left_out)} files can be used: {first}")
 
 
+class NothingCounts(SparkJobError):
+    """There are rows, and none of them can be used."""
+
+    def __init__(self, source: Path, refused: Mapping[str, int]) -> None:
+        self.refused = dict(refused)
+        reasons = "; ".join(f"{reason} ({count})" for reason, count in self.refused.items())
+        super().__init__(f"{source}: no row counts: {reasons or 'there are none'}")
+
+
+class NothingMatches(SparkJobError):
+    """There are records, but none of what was asked for."""
+
+
+class SeveralSites(SparkJobError):
+    """Records of more than one site, where one is wanted."""
+
+    def __init__(self, source: Path, sites: Sequence[str]) -> None:
+        self.sites = tuple(sites)
+        more = "" if len(sites) <= 8 else f" and {len(sites) - 8} more"
+        super().__init__(
+            f"{source}: records of {len(sites)} sites ({', '.join(sites[:8])}{more}); "
+            "name one with --site"
+        )
+
+
 class NoPredictions(SparkJobError):
     """There is nothing to compare with."""
 
@@ -114,10 +157,6 @@ class UnreadablePredictions(SparkJobError):
         super().__init__(f"{file}: not predictions: {reason}")
 
 
-class BadFleet(SparkJobError):
-    """A table of sites that cannot be planned from."""
-
-
 class BadGrid(SparkJobError):
     """A grid of parameters that cannot be swept."""
 
@@ -127,6 +166,13 @@ class OutputInUse(SparkJobError):
 
     def __init__(self, folder: Path, what: str) -> None:
         super().__init__(f"{folder} {what}; name another folder")
+
+
+class UnwritableOutput(SparkJobError):
+    """The output folder cannot be made or written into."""
+
+    def __init__(self, folder: Path, error: OSError) -> None:
+        super().__init__(f"cannot write into {folder}: {error.strerror}")
 
 
 class NothingJudged(SparkJobError):

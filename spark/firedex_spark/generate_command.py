@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -9,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from firedex.cli.options import SEED
+from firedex.cli.output import fail
 from firedex_spark.generated_feedback import FeedbackTruth, write_generated_feedback
 from firedex_spark.generated_fleet import generated_fleet
 from firedex_spark.generated_records import RecordTruth, write_generated_records
@@ -16,8 +19,24 @@ from firedex_spark.plan_sites import write_fleet
 
 __all__ = ["generate"]
 
-out_option = click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True)
-seed_option = click.option("--seed", type=SEED, default=0, show_default=True)
+out_option = click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="The folder to write into.",
+)
+seed_option = click.option(
+    "--seed", type=SEED, default=0, show_default=True, help="The same seed draws the same."
+)
+
+
+@contextmanager
+def told_why() -> Iterator[None]:
+    """A folder that cannot be written ends the command with the reason."""
+    try:
+        yield
+    except OSError as error:
+        fail(f"cannot write: {error}")
 
 
 @click.group(short_help="Input for the jobs, with a known truth.")
@@ -57,10 +76,34 @@ def records(
 @generate.command(
     "feedback", epilog="Example: firedex spark generate feedback --ratings 200 --out generated"
 )
-@click.option("--ratings", type=click.IntRange(min=0), default=200, show_default=True)
-@click.option("--acknowledgements", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--dwells", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--choices", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--ratings",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="Ratings of every topic, by a role in a phase.",
+)
+@click.option(
+    "--acknowledgements",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Events shown of every topic, acknowledged or not.",
+)
+@click.option(
+    "--dwells",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Times spent on every topic.",
+)
+@click.option(
+    "--choices",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Choices between every topic and another.",
+)
 @seed_option
 @out_option
 def feedback(
@@ -74,7 +117,8 @@ def feedback(
         choices=choices,
         seed=seed,
     )
-    made = write_generated_feedback(truth, out / "feedback")
+    with told_why():
+        made = write_generated_feedback(truth, out / "feedback")
     rows = [
         {"role": role, "phase": phase, "topic": topic, "worth": worth}
         for (role, phase, topic), worth in made.worth.items()
@@ -87,10 +131,17 @@ def feedback(
     "fleet", epilog="Example: firedex spark generate fleet --sites 100 --out generated"
 )
 @click.option("--sites", type=click.IntRange(min=1), default=100, show_default=True)
-@click.option("--subscriptions", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--subscriptions",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Of each site, about.",
+)
 @seed_option
 @out_option
 def fleet(sites: int, subscriptions: int, seed: int, out: Path) -> None:
     """Write a table of sites with about so many subscriptions each."""
-    write_fleet(out / "fleet.parquet", generated_fleet(sites, subscriptions, seed))
+    with told_why():
+        write_fleet(out / "fleet.parquet", generated_fleet(sites, subscriptions, seed))
     click.echo(f"{sites} sites in {out / 'fleet.parquet'}")

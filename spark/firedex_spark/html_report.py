@@ -12,6 +12,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
+from firedex_spark.output_folder import write_whole
+
 __all__ = ["Page", "plot"]
 
 STYLE = (
@@ -70,9 +72,7 @@ class Page:
         """Write the page; it appears whole or not at all."""
         head = "<!doctype html><html lang='en'><meta charset='utf-8'>"
         head += f"<title>{html.escape(self._title)}</title><style>{STYLE}</style>"
-        unfinished = path.with_suffix(".unfinished")
-        unfinished.write_text("\n".join([head, *self._parts]) + "\n", "utf-8")
-        unfinished.replace(path)
+        write_whole(path, "\n".join([head, *self._parts]) + "\n")
 
 
 def _shown(cell: object) -> str:

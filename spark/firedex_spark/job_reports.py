@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from firedex.wire import to_json, to_plain
+from firedex.wire import SimulationReport, to_json, to_plain
 from firedex_spark.calibrate import Calibration
 from firedex_spark.html_report import Page, plot
+from firedex_spark.plan_sites import FleetOutcome
 from firedex_spark.profile_files import ProfileChange, profiles_of
 from firedex_spark.report_files import (
     milliseconds,
@@ -21,22 +22,44 @@ from firedex_spark.report_files import (
 from firedex_spark.simulate_sweep import SweepPoint
 from firedex_spark.utility_weights import FittedWeights
 
-__all__ = ["write_calibration", "write_sweep", "write_weights"]
+__all__ = [
+    "CALIBRATION_RESULTS",
+    "FLEET_RESULTS",
+    "SWEEP_RESULTS",
+    "WEIGHTS_RESULTS",
+    "write_calibration",
+    "write_fleet_outcome",
+    "write_sweep",
+    "write_weights",
+]
+
+WEIGHTS_RESULTS = ("profiles.json", "worths.json", "quarantine.json", "report.html")
+CALIBRATION_RESULTS = (
+    "overlay.yaml",
+    "calibrated.yaml",
+    "estimates.json",
+    "quarantine.json",
+    "report.html",
+)
+FLEET_RESULTS = ("plans", "quarantine.json", "summary.json")
+SWEEP_RESULTS = ("sweep.jsonl", "report.html")
+"""What each job writes; the last is put in its place last."""
 
 
 def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folder: Path) -> None:
-    """``profiles.json`` for the service, ``worths.json``, ``report.html``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """``WEIGHTS_RESULTS``: ``profiles.json`` is for the service."""
     profiles = profiles_of(fitted.worths)
     write_json(folder / "profiles.json", [to_plain(profile) for profile in profiles])
     write_json(folder / "worths.json", [asdict(worth) for worth in fitted.worths])
     write_quarantine(folder, fitted.left_out)
     page = Page("What information is worth")
     page.text(
-        f"{fitted.feedback} rows of feedback. A weight is the worth on the scale of ratings, "
-        "1 to 5; with few ratings it is near that of its class of topics."
+        f"{fitted.feedback} rows of feedback, {fitted.copies} of them copies. A weight is the "
+        "worth on the scale of ratings, 1 to 5; with few ratings it is near that of its class of "
+        "topics."
     )
     say_what_was_left_out(page, fitted.left_out, fitted.refused)
+    page.items([f"{role} is not fitted: {why}" for role, why in fitted.not_fitted.items()])
     page.heading("How people rate")
     figures = ("bias_spread", "noise", "top_of_scale_share", "topic_spread", "class_spread")
     page.table(
@@ -68,19 +91,22 @@ def _draw_worths(axes: Any, fitted: FittedWeights) -> None:
         half = [worth.interval[1] - worth.worth for worth in worths]
         axes.errorbar(range(len(at)), at, yerr=half, fmt=".", label=role)
     axes.set(xlabel="topics, by worth", ylabel="worth (points)")
-    axes.legend()
+    if fitted.raters:
+        axes.legend()
 
 
 def write_calibration(done: Calibration, folder: Path) -> None:
-    """``overlay.yaml``, ``calibrated.yaml``, ``estimates.json``, ``report.html``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "overlay.yaml").write_text(yaml.safe_dump(done.overlay, sort_keys=False), "utf-8")
+    """``CALIBRATION_RESULTS``: what changes, and the whole scenario with it."""
+    overlay = yaml.safe_dump(done.overlay, sort_keys=False, allow_unicode=True)
+    (folder / "overlay.yaml").write_text(overlay, "utf-8")
     plain = {k: v for k, v in to_plain(done.scenario).items() if v is not None}
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     (folder / "calibrated.yaml").write_text(text, "utf-8")
     write_json(folder / "estimates.json", [asdict(one) for one in done.estimates])
     write_quarantine(folder, done.left_out)
     page = Page("The model's parameters, from what was delivered")
+    page.text(f"From the records of {done.site}.")
+    say_what_was_left_out(page, done.left_out, dict(done.refused))
     page.heading("Predictions before and after")
     page.table(
         ("", "median error of delays", "worst", "worst error of success"),
@@ -108,32 +134,48 @@ def write_calibration(done: Calibration, folder: Path) -> None:
     page.write(folder / "report.html")
 
 
+def write_fleet_outcome(outcome: FleetOutcome, folder: Path) -> None:
+    """Beside the plans: ``quarantine.json``, ``summary.json``."""
+    write_quarantine(folder, outcome.left_out)
+    said = {k: v for k, v in asdict(outcome).items() if k != "left_out"}
+    write_json(folder / "summary.json", said)
+
+
 def write_sweep(points: Sequence[SweepPoint], folder: Path) -> None:
-    """``sweep.jsonl`` (a point each line), ``report.html``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """``SWEEP_RESULTS``: ``sweep.jsonl`` has a point in each line."""
     lines = [
-        f'{{"values": {json.dumps(dict(point.values))}, "report": {to_json(point.report)}}}'
-        for point in points
+        f'{{"values": {json.dumps(dict(point.values))}, {_outcome_of(point)}}}' for point in points
     ]
     (folder / "sweep.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     page = Page("A sweep of simulations")
     names = list(points[0].values)
     page.table(
-        (*names, "achieved utility", "highest class ms", "lowest class ms"),
+        (*names, "achieved utility", "highest class ms", "lowest class ms", "error"),
         [
-            (
-                *(point.values[name] for name in names),
-                point.report.achieved_utility_rate,
-                milliseconds(point.report.classes[0].delay_mean_seconds),
-                milliseconds(point.report.classes[-1].delay_mean_seconds),
-            )
+            (*(point.values[name] for name in names), *_figures(point.report), point.error)
             for point in points
         ],
+        [point.error is not None for point in points],
     )
 
     def draw(axes: Any) -> None:
-        axes.plot([point.report.achieved_utility_rate for point in points], marker=".")
+        done = [(n, p.report.achieved_utility_rate) for n, p in enumerate(points) if p.report]
+        axes.plot([n for n, _ in done], [rate for _, rate in done], marker=".")
         axes.set(xlabel="point of the grid", ylabel="achieved utility rate", ylim=(0, 1.05))
 
     page.image(plot(draw), "achieved utility over the grid")
     page.write(folder / "report.html")
+
+
+def _outcome_of(point: SweepPoint) -> str:
+    if point.report is None:
+        return f'"error": {json.dumps(point.error)}'
+    return f'"report": {to_json(point.report)}'
+
+
+def _figures(report: SimulationReport | None) -> tuple[float | None, ...]:
+    if report is None:
+        return None, None, None
+    first, last = report.classes[0], report.classes[-1]
+    delays = milliseconds(first.delay_mean_seconds), milliseconds(last.delay_mean_seconds)
+    return report.achieved_utility_rate, *delays

@@ -2,10 +2,10 @@
 
 A fleet is a table: a site and its scenario as JSON in each row. What shares nothing is planned
 apart: a site is a group, since its switches share its broker and its subscribers' rankings. A site
-that cannot be planned is named, and does not stop the others.
+that cannot be planned, whatever its row holds, has one row that says why; the others go on.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,13 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex.planning import PlanningError, plan_scenario
-from firedex.wire import Scenario, WireError, from_json, to_json
+from firedex.wire import Scenario, WireError, from_json, from_plain, to_json
+from firedex.wire.values import Identifier
 from firedex_models import ModelError
-from firedex_spark.errors import BadFile, BadFleet
-from firedex_spark.record_files import check_files, files_under
+from firedex_spark.errors import BadFile, UnreadableFile
+from firedex_spark.files_left_out import without
+from firedex_spark.raw_texts import raw_texts
+from firedex_spark.record_files import RecordFile, check_files, files_under
 from firedex_spark.session import SparkSession
 
 __all__ = [
@@ -51,8 +54,12 @@ PLANNED_SCHEMA = pa.schema(
         ("error", pa.string()),
     ]
 )
-"""One row for each subscription; a site that cannot be planned has one row, with the ``error``."""
+"""One row for each subscription; a site without any has one row without a subscriber, a site that
+cannot be planned one row with the ``error``."""
+READ_SCHEMA = pa.schema([*FLEET_SCHEMA, ("broken", pa.string())])
+"""Rows as they are read; and a row for a file that cannot be: its path as ``site``, and why."""
 SITES_OF_A_TASK = 16
+NO_NAME = "(no site)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +85,15 @@ def plan_sites(
 ) -> FleetOutcome:
     """Plan every site of the fleet's table; plans go to ``out/plans``, as Parquet."""
     checked = check_files(fleet, files_under(fleet, "fleet"), FLEET_SCHEMA)
+    while True:
+        rows = _rows_of(spark, checked.good)
+        broken = rows.where(f.col("broken").isNotNull()).collect()
+        if not broken:
+            break
+        why = {row["site"]: row["broken"] for row in broken}
+        checked = without(fleet, checked, [UnreadableFile(Path(p), why[p]) for p in sorted(why)])
     for bad in checked.left_out:
         say(f"left out: {bad}")
-    rows = spark.read.parquet(*[str(file.path) for file in checked.good])
-    doubled = rows.groupBy("site").count().where("count > 1").limit(3).collect()
-    if doubled:
-        names = ", ".join(str(row["site"]) for row in doubled)
-        raise BadFleet(f"{fleet}: more than one scenario for {names}")
     tasks = max(checked.rows // SITES_OF_A_TASK, 1)
     say(f"planning {checked.rows} sites")
     folder = str(out / "plans")
@@ -93,7 +102,7 @@ def plan_sites(
     wrong = plans.where(f.col("error").isNotNull()).select("site", "error").collect()
     total = plans.where(f.col("error").isNull()).agg(
         f.count_distinct("site").alias("sites"),
-        f.count(f.lit(1)).alias("subscriptions"),
+        f.count("subscriber").alias("subscriptions"),
         f.sum("utility").alias("utility"),
     )
     found = total.collect()[0]
@@ -101,28 +110,80 @@ def plan_sites(
         sites=int(found["sites"]),
         subscriptions=int(found["subscriptions"]),
         utility=float(found["utility"] or 0.0),
-        failed={str(row["site"]): str(row["error"]) for row in sorted(wrong)},
+        failed=dict(sorted((row["site"] or NO_NAME, row["error"]) for row in wrong)),
         left_out=checked.left_out,
     )
 
 
+def _rows_of(spark: SparkSession, files: Sequence[RecordFile]) -> DataFrame:
+    pieces = [(str(file.path), group.number) for file in files for group in file.groups]
+    tasks = spark.createDataFrame(pieces, "path string, group long")
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for piece in batch.to_pylist():
+                yield from fleet_rows(**piece).to_batches()
+
+    return tasks.repartition(max(len(pieces), 1)).mapInArrow(work, from_arrow_schema(READ_SCHEMA))
+
+
+def fleet_rows(path: str, group: int) -> pa.Table:
+    """The rows of a file's row group, as ``READ_SCHEMA``; bytes that are no text show as such."""
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read_row_group(group, FLEET_SCHEMA.names, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        broken = [{"site": path, "broken": str(error).splitlines()[0]}]
+        return pa.Table.from_pylist(broken, schema=READ_SCHEMA)
+    texts = {
+        name: [
+            None if raw is None else raw.decode(errors="replace")
+            for raw in raw_texts(table.column(name)).to_pylist()
+        ]
+        for name in FLEET_SCHEMA.names
+    }
+    return pa.table({**texts, "broken": [None] * table.num_rows}, schema=READ_SCHEMA)
+
+
 def plan_fleet(fleet: DataFrame, tasks: int) -> DataFrame:
     """A row for each subscription of every site."""
-    placed = fleet.repartition(tasks, "site")
+    placed = fleet.select(*FLEET_SCHEMA.names).repartition(tasks, "site")
     return placed.groupBy("site").applyInArrow(_planned, from_arrow_schema(PLANNED_SCHEMA))
 
 
 def _planned(rows: pa.Table) -> pa.Table:
-    return planned_rows(rows["site"][0].as_py(), rows["scenario"][0].as_py())
+    return planned_group(rows["site"][0].as_py(), rows["scenario"].to_pylist())
 
 
-def planned_rows(site: str, scenario: str) -> pa.Table:
+def planned_group(site: str | None, scenarios: Sequence[str | None]) -> pa.Table:
+    """The plan of a site of which there are these rows; the same row twice is one."""
+    different = {*scenarios}
+    if site is None:
+        return _failed(site, f"site is missing, in {len(scenarios)} rows")
+    if len(different) > 1:
+        return _failed(site, f"{len(different)} different scenarios for one site")
+    return planned_rows(site, different.pop())
+
+
+def planned_rows(site: str, scenario: str | None) -> pa.Table:
     """The plan of one site as rows of ``PLANNED_SCHEMA``."""
+    if scenario is None:
+        return _failed(site, "scenario is missing")
+    try:
+        from_plain(Identifier, site)
+    except WireError:
+        return _failed(site, "site is no identifier: letters, digits and _.:@- are")
     try:
         rows = list(_rows(site, from_json(Scenario, scenario)))
     except (WireError, PlanningError, ModelError) as error:
-        rows = [{"site": site, "error": str(error)}]
-    return pa.Table.from_pylist(rows, schema=PLANNED_SCHEMA)
+        return _failed(site, str(error))
+    except Exception as error:  # whatever it is, the other sites are planned
+        return _failed(site, f"{type(error).__name__}: {error}")
+    return pa.Table.from_pylist(rows or [{"site": site}], schema=PLANNED_SCHEMA)
+
+
+def _failed(site: str | None, error: str) -> pa.Table:
+    return pa.Table.from_pylist([{"site": site, "error": error}], schema=PLANNED_SCHEMA)
 
 
 def _rows(site: str, scenario: Scenario) -> Iterator[dict[str, Any]]:

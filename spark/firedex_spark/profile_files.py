@@ -1,14 +1,15 @@
 """Learnt worths as the service's utility profiles, and what changed. Pure.
 
 A rule for each topic of a role, then one for each class (``smoke/#``), which is what a new topic of
-the class and a wildcard get: the first rule that covers a subscription decides.
+the class and a wildcard get: the first rule that covers a subscription decides. What was learnt of
+people without a role (``anybody``) comes last, since it covers every role.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firedex.wire import LogUtility
-from firedex.wire.incident import PhaseProfile, ProfileRule
+from firedex.wire.incident import ANYBODY, PhaseProfile, ProfileRule
 from firedex_spark.role_worth import LearntWorth
 
 __all__ = ["ProfileChange", "changes_of", "profiles_of"]
@@ -61,7 +62,8 @@ def _profile(phase: str, worths: list[LearntWorth]) -> PhaseProfile:
     )
     kept = far[: max(MOST_RULES - len(classes), 0)]
     # a topic at the top of its class's branch is covered by the class too
-    ordered = sorted(kept, key=lambda w: (w.role, filter_of(w))) + classes
+    kept = sorted(kept, key=lambda w: (w.role, filter_of(w))) + classes
+    ordered = sorted(kept, key=lambda w: w.role == ANYBODY)
     return PhaseProfile(
         phase=phase,
         rules=tuple(

@@ -2,9 +2,11 @@
 
 A rating is the worth of its cell (phase and topic) to a role, plus the rater's own bias, plus
 noise, read off a five-point scale: below 1.5 is a 1, from 4.5 on a 5. Raters of one kind use the
-top two points only: below 4.5 is a 4. Which kind a rater is follows from what they gave; their bias
-has a mean of its own. Worths of topics scatter around their class in the phase, those around the
-role: with few ratings a cell is near its class, with many it is where its ratings put it.
+top two points only: below 4.5 is a 4. Which kind a rater is follows from what they gave. A worth is
+the mean over raters of both kinds, so biases of each kind scatter around 0: a mean of their own for
+one kind would leave the level to the other kind alone, and make it less certain. Worths of topics
+scatter around their class in the phase, those around the role: with few ratings a cell is near its
+class, with many it is where its ratings put it.
 
 Counts of (cell, rater, rating) are sufficient, whatever the number of ratings. The fit is Newton's
 method on the posterior (Laplace's approximation), between closed-form steps for the variances and
@@ -117,7 +119,7 @@ class _Fit:
         np.minimum.at(lowest, counts.rater, counts.rating)
         self._could_be_top = lowest >= LOWEST_OF_TOP
         self._top = np.where(self._could_be_top, 0.5, 0.0)
-        self._top_share, self._top_mean, self._top_variance = 0.2, 0.0, 1.0
+        self._top_share, self._top_variance = 0.2, 1.0
         self._worth = np.full(self._cells, MIDDLE_OF_SCALE)
         self._bias = np.zeros(raters)
         self._effects = np.zeros(self._cells + self._classes + 1)
@@ -135,12 +137,11 @@ class _Fit:
         """Solve for cells, classes, role and raters, around the present point."""
         slope, weight = self._slopes()
         cell, rater = self._counts.cell, self._counts.rater
-        prior_mean = self._top * self._top_mean
         prior = (1 - self._top) / self._rater_variance + self._top / self._top_variance
         of_rater = np.bincount(rater, weight, self._raters) + prior
         table = np.zeros((self._cells, self._raters))
         np.add.at(table, (cell, rater), weight)
-        slope_rater = np.bincount(rater, slope, self._raters) - prior * (self._bias - prior_mean)
+        slope_rater = np.bincount(rater, slope, self._raters) - prior * self._bias
         slope_cell = np.bincount(cell, slope, self._cells)
         reduced = np.diag(table.sum(axis=1)) - (table / of_rater) @ table.T
         right = slope_cell - table @ (slope_rater / of_rater)
@@ -214,8 +215,6 @@ class _Fit:
         if common.sum() > 1:
             self._rater_variance = max(float((common * off).sum() / common.sum()), LEAST_VARIANCE)
         if self._top.sum() > 1:
-            self._top_mean = float((self._top * self._bias).sum() / self._top.sum())
-            off = (self._bias - self._top_mean) ** 2 + self._bias_variance
             self._top_variance = max(float((self._top * off).sum() / self._top.sum()), 0.05)
         self._update_noise()
 
@@ -250,11 +249,11 @@ class _Fit:
         of_top = np.zeros_like(common)
         for number, bias in enumerate(BIAS_GRID):
             at = (UPPER[rating - 1] - worth) / self._noise
-            for kind, scale, mean, into in (
-                ("common", np.sqrt(self._rater_variance), 0.0, common),
-                ("top", np.sqrt(self._top_variance), self._top_mean, of_top),
+            for kind, scale, into in (
+                ("common", np.sqrt(self._rater_variance), common),
+                ("top", np.sqrt(self._top_variance), of_top),
             ):
-                shift = (mean + bias * scale) / self._noise
+                shift = bias * scale / self._noise
                 high = at - shift
                 low = (LOWER[rating - 1] - worth) / self._noise - shift
                 if kind == "top":

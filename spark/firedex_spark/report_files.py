@@ -1,27 +1,19 @@
 """What the folders and pages of all jobs have in common."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firedex_spark.errors import BadFile
 from firedex_spark.html_report import Page
+from firedex_spark.output_folder import write_whole
 
-__all__ = ["milliseconds", "replaced", "say_what_was_left_out", "write_json", "write_quarantine"]
-
-
-def replaced(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` make a file; it appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    write(unfinished)
-    unfinished.replace(path)
+__all__ = ["milliseconds", "say_what_was_left_out", "write_json", "write_quarantine"]
 
 
 def write_json(path: Path, data: object) -> None:
     """Data for machines."""
-    text = json.dumps(data, indent=2, sort_keys=True) + "\n"
-    replaced(path, lambda unfinished: unfinished.write_text(text, "utf-8"))
+    write_whole(path, json.dumps(data, indent=2, sort_keys=True) + "\n")
 
 
 def write_quarantine(folder: Path, left_out: Sequence[BadFile]) -> None:

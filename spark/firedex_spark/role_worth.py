@@ -16,7 +16,7 @@ from firedex_spark.behaviour_evidence import (
 )
 from firedex_spark.rating_model import Evidence, FittedWorth, RatingCounts, fit_worth
 
-__all__ = ["STATISTICS", "LearntWorth", "class_of_topic", "fit_role"]
+__all__ = ["STATISTICS", "LearntWorth", "TooMuchForAFit", "class_of_topic", "fit_role"]
 
 STATISTICS = (
     "role",
@@ -33,6 +33,13 @@ STATISTICS = (
 """The columns that feedback is summed up to. ``rater`` and ``rating`` are of ratings alone; sums
 are of acknowledgements, and of the logarithms of dwell."""
 Z = 1.959963984540054
+MOST_CELLS = 4_000
+MOST_PAIRS = 40_000_000
+"""A fit holds tables of cells by cells and of cells by raters: what a machine has room for."""
+
+
+class TooMuchForAFit(Exception):
+    """A role with more topics or raters than a fit can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,12 @@ class _RoleFeedback:
 
     def fit(self) -> tuple[list[LearntWorth], FittedWorth]:
         counts, raters = self._ratings()
+        cells = len(self._cells)
+        if cells > MOST_CELLS or cells * raters > MOST_PAIRS:
+            raise TooMuchForAFit(
+                f"{cells} topics and phases, rated by {raters}: a fit takes {MOST_CELLS} of them, "
+                f"and {MOST_PAIRS // max(cells, 1)} raters of so many"
+            )
         rated = np.bincount(counts.cell, counts.count, len(self._cells)) > 0
         first = fit_worth(counts, self._class, raters=raters)
         evidence = self._evidence(first, rated)

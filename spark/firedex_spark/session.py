@@ -4,6 +4,7 @@ Under ``spark-submit`` master, memory and hosts are its business; otherwise Spar
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -12,18 +13,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from firedex_spark.errors import NoJava
+from firedex_spark.errors import JavaFailed, NoJava
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own business with the versions of others
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has none
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSession", "java_is_there", "spark_session"]
+__all__ = ["SPARK_ERRORS", "SparkSession", "java_is_there", "spark_session", "what_spark_says"]
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""Whatever Spark raises by itself."""
+LOG_LEVEL = "FIREDEX_SPARK_LOG"
+"""The variable that says how much of Spark's own log is shown; none of it if there is none."""
+LOG_SETTINGS = """\
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = {level}
+"""
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
-QUIET = {"spark.log.level": "ERROR"}
-LOGGING = Path(__file__).with_name("log4j2.properties")
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -58,7 +75,9 @@ def spark_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     with tempfile.TemporaryDirectory(prefix="firedex-spark-") as folder:
         builder = SparkSession.builder.appName(f"firedex {name}")
-        settings = SETTINGS | (QUIET if submitted else _own(Path(folder), memory))
+        level = os.environ.get(LOG_LEVEL, "OFF")
+        own = {"spark.log.level": level} if submitted else _own(Path(folder), memory, level)
+        settings = SETTINGS | own
         if not submitted and (master is None or LOOPBACK in master):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
@@ -66,26 +85,34 @@ def spark_session(
             builder = builder.config(key, value)
         if not submitted:
             builder = builder.master(master or f"local[{len(os.sched_getaffinity(0))}]")
-        session = builder.getOrCreate()
+        try:
+            session = builder.getOrCreate()
+        except SPARK_ERRORS as error:
+            raise JavaFailed(what_spark_says(error)) from error
         try:
             yield session
         finally:
             session.stop()
 
 
-def _own(folder: Path, memory: str) -> dict[str, str]:
+def what_spark_says(error: Exception) -> str:
+    """The line that says what happened, of the many of a Java or a worker's traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    caused = [line for line in lines if line.startswith("Caused by:")]
+    raised = [line for line in lines if re.match(r"^[\w.]*(Error|Exception)(:|$)", line)]
+    told = [*caused[-1:], *raised[-1:], *lines[:1], type(error).__name__]
+    return told[0].removeprefix("Caused by: ")[:500]
+
+
+def _own(folder: Path, memory: str, level: str) -> dict[str, str]:
     """What ``spark-submit`` would see to."""
+    log = folder / "log4j2.properties"
+    log.write_text(LOG_SETTINGS.format(level=level), "utf-8")
+    java = f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}"
     return {
         "spark.driver.memory": memory,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.extraJavaOptions": " ".join(
-            f"-D{name}={value}"
-            for name, value in {
-                "derby.system.home": folder,
-                "java.io.tmpdir": folder,
-                "log4j.configurationFile": LOGGING.as_uri(),
-            }.items()
-        ),
+        "spark.driver.extraJavaOptions": f"{java} -Dlog4j2.configurationFile={log.as_uri()}",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }

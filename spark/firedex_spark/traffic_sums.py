@@ -7,14 +7,16 @@ ahead of the speed, at the most, is its burst.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["CALIBRATION_COLUMNS", "TRAFFIC_SCHEMA", "traffic_sums"]
+from firedex.wire import Outcome
+
+__all__ = ["CALIBRATION_COLUMNS", "SUMS_ORDER", "TRAFFIC_SCHEMA", "traffic_sums"]
 
 Floats = NDArray[np.float64]
 CALIBRATION_COLUMNS = (
@@ -36,6 +38,7 @@ TRAFFIC_SCHEMA = pa.schema(
         ("run", pa.string()),
         ("name", pa.string()),
         ("of", pa.string()),
+        ("stream", pa.string()),
         ("count", pa.int64()),
         ("total", pa.float64()),
         ("squares", pa.float64()),
@@ -43,63 +46,138 @@ TRAFFIC_SCHEMA = pa.schema(
         ("high", pa.float64()),
     ]
 )
-"""``kind``: ``publications`` (topic of publisher: gaps between them, first and last time),
-``sizes`` (topic of subscriber: bytes), ``fan-out`` (topic: notifications), ``outcomes`` (outcome
-of subscriber), ``speed`` (switch: one estimate, ``low``: part of the gaps that show it),
-``burst`` (switch: one estimate; ``high``: the largest packet)."""
+"""``kind``: ``site`` (how many records), ``subscription`` (filter of subscriber: records),
+``publications`` (topic of publisher: how many were seen, gaps between neighbours, how many gaps in
+``low``), ``active`` (topic of publisher: first and last time), ``span`` (run: first and last time),
+``numbered`` (topic of publisher: first and last number of a stream), ``sizes`` (topic of
+subscriber: bytes), ``fan-out`` (topic: notifications), ``outcomes`` (outcome of subscriber),
+``speed`` (switch: one estimate, ``low``: part of the gaps that show it), ``burst`` (switch: one
+estimate; ``high``: the largest packet), ``blurred`` (switch whose speed does not show)."""
+SUMS_ORDER = ("kind", "run", "name", "of", "stream", "low", "high", "count", "total")
+NUMBERED = r"^([0-9a-f]{16})-([0-9]{1,15})$"
+"""The id of a stamped event: a stream, and the how-manieth of it (``firedex.event_stamp``)."""
 NARROW = 0.01
 """Width of the buckets in which the commonest ratio is looked for."""
+TEXTS = ("category", "object", "str", "string")
+AROUND = 30
+CLEAR = 5.0
+"""How much commoner than others around it the commonest ratio must be. Exact times of arrival show
+a peak a hundred times as high; where hosts delay them by more than a packet takes, there is none,
+and the highest of smooth counts says nothing of the link."""
 FEWEST_GAPS = 200
 LEAST_SHARE = 0.02
 
 
-def traffic_sums(table: pa.Table, switch_of: Mapping[str, str]) -> pa.Table:
-    """The sums of a window; ``switch_of``: behind which switch each subscriber is."""
-    frame = table.to_pandas()
-    key = ["run", "subscriber", "filter", "publication_id"]
-    named = frame["publication_id"] != ""
-    frame = frame[~(named & frame.duplicated(key))]
-    rows = [*_publications(frame), *_sizes(frame), *_outcomes(frame)]
+def traffic_sums(table: pa.Table, switch_of: Mapping[str, str], site: str | None) -> pa.Table:
+    """The sums of a window, of the rows of one site (None: of all).
+
+    ``switch_of``: behind which switch each subscriber is.
+    """
+    frame = _usable(table.to_pandas())
+    sites = frame["site"].astype(str).value_counts(sort=False)
+    rows = [_row("site", "", str(name), count=int(n)) for name, n in sites.items() if n]
+    if site is not None:
+        frame = frame[frame["site"] == site]
+    frame = _without_copies(frame)
+    rows += [*_subscriptions(frame), *_publications(frame), *_sizes(frame), *_outcomes(frame)]
     arrived = frame[frame["outcome"] == "delivered"].drop_duplicates(
         ["run", "subscriber", "topic", "publication_id", "received_at_seconds"]
     )
-    for (run, switch), group in arrived.groupby(
-        ["run", arrived["subscriber"].astype(str).map(switch_of)], observed=True
-    ):
+    for (run, switch), group in arrived.groupby(["run", arrived["subscriber"].map(switch_of)]):
         rows += _link(str(run), str(switch), group)
     return pa.Table.from_pylist(rows, schema=TRAFFIC_SCHEMA)
 
 
+def _usable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows that do not contradict themselves: those that ``validate-delays`` counts."""
+    texts = [name for name in CALIBRATION_COLUMNS if frame[name].dtype.name in TEXTS]
+    frame = frame.assign(**{name: frame[name].astype(object) for name in texts})
+    received, published = frame["received_at_seconds"], frame["published_at_seconds"]
+    named = (
+        frame[["site", "run", "topic", "subscriber", "filter", "wire_bytes"]].notna().all(axis=1)
+    )
+    good = named & frame["outcome"].isin(get_args(Outcome)) & (frame["wire_bytes"] >= 0)
+    good &= (frame["outcome"] == "delivered") == received.notna()
+    good &= np.isfinite(received.fillna(0.0)) & np.isfinite(published.fillna(0.0))
+    good &= ~(received < published)
+    return frame[good]
+
+
+def _without_copies(frame: pd.DataFrame) -> pd.DataFrame:
+    """In one order, whatever it was; of copies the one delivered first."""
+    frame = frame.assign(
+        publication_id=frame["publication_id"].fillna(""),
+        publisher=frame["publisher"].fillna(""),
+        late=frame["outcome"] != "delivered",
+    )
+    key = ["run", "subscriber", "filter", "publication_id"]
+    rest = ["received_at_seconds", "published_at_seconds", "topic", "publisher", "wire_bytes"]
+    frame = frame.sort_values([*key, "late", *rest, "outcome"], kind="stable")
+    return frame[(frame["publication_id"] == "") | ~frame.duplicated(key)]
+
+
 def _row(kind: str, run: str, name: str, of: str = "", **numbers: Any) -> dict[str, Any]:
-    blank = {"count": 0, "total": 0.0, "squares": 0.0, "low": 0.0, "high": 0.0}
+    blank = {"stream": "", "count": 0, "total": 0.0, "squares": 0.0, "low": 0.0, "high": 0.0}
     return {"kind": kind, "run": run, "name": name, "of": of, **blank, **numbers}
+
+
+def _subscriptions(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    counted = frame.groupby(["filter", "subscriber"]).size()
+    for (filter_, subscriber), count in counted.items():
+        yield _row("subscription", "", str(filter_), str(subscriber), count=int(count))
 
 
 def _publications(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     timed = frame[frame["published_at_seconds"].notna()]
     once = timed.drop_duplicates(["run", "topic", "publication_id"])
-    who = once["publisher"].astype(object).where(once["publisher"].notna(), "")
-    for (run, topic, publisher), group in once.groupby(["run", "topic", who], observed=True):
-        times = np.sort(group["published_at_seconds"].to_numpy())
-        gaps = np.diff(times)
+    parts = once["publication_id"].str.extract(NUMBERED)
+    once = once.assign(stream=parts[0].fillna(""), number=parts[1].fillna("0").astype(np.int64))
+    for run, group in once.groupby("run"):
+        times = group["published_at_seconds"]
+        yield _row("span", str(run), "", low=float(times.min()), high=float(times.max()))
+    for (run, topic, publisher), group in once.groupby(["run", "topic", "publisher"]):
+        gaps = np.concatenate([_gaps(stream) for _, stream in group.groupby("stream")])
+        times = group["published_at_seconds"]
+        active = {"low": float(times.min()), "high": float(times.max())}
+        yield _row("active", str(run), str(topic), str(publisher), count=len(group), **active)
         yield _row(
             "publications",
             str(run),
             str(topic),
             str(publisher),
-            count=len(times),
+            count=len(group),
             total=float(gaps.sum()),
             squares=float((gaps**2).sum()),
-            low=float(times[0]),
-            high=float(times[-1]),
+            low=float(len(gaps)),
         )
-    notified = timed.groupby(["run", "topic"], observed=True).size()
+    numbered = once[once["stream"] != ""].groupby(["run", "topic", "publisher", "stream"])
+    for (run, topic, publisher, stream), number in numbered["number"]:
+        yield _row(
+            "numbered",
+            str(run),
+            str(topic),
+            str(publisher),
+            stream=str(stream),
+            count=len(number),
+            low=float(number.min()),
+            high=float(number.max()),
+        )
+    notified = timed.groupby(["run", "topic"]).size()
     for (run, topic), count in notified.items():
         yield _row("fan-out", str(run), str(topic), count=int(count))
 
 
+def _gaps(stream: pd.DataFrame) -> Floats:
+    """Times between neighbours; where events are numbered, between true neighbours only."""
+    ordered = stream.sort_values(["published_at_seconds", "number"])
+    gaps: Floats = np.diff(ordered["published_at_seconds"].to_numpy())
+    if (ordered["stream"] != "").all():
+        gaps = gaps[np.diff(ordered["number"].to_numpy()) == 1]
+    return gaps
+
+
 def _sizes(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    grouped = frame.groupby(["run", "topic", "subscriber"], observed=True)["wire_bytes"]
+    grouped = frame.groupby(["run", "topic", "subscriber"])["wire_bytes"]
     for (run, topic, subscriber), sizes in grouped:
         bytes_ = sizes.to_numpy(dtype=float)
         yield _row(
@@ -114,7 +192,7 @@ def _sizes(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _outcomes(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    counted = frame.groupby(["run", "outcome", "subscriber"], observed=True).size()
+    counted = frame.groupby(["run", "outcome", "subscriber"]).size()
     for (run, outcome, subscriber), count in counted.items():
         yield _row("outcomes", str(run), str(outcome), str(subscriber), count=int(count))
 
@@ -140,6 +218,10 @@ def _link(run: str, switch: str, arrived: pd.DataFrame) -> list[dict[str, Any]]:
     share = len(peak) / len(ratio)
     if share < LEAST_SHARE:
         return []
+    around = (bucket >= best - AROUND) & (bucket <= best + AROUND)
+    beside = max((around.sum() - len(peak)) * 4 / (2 * AROUND - 3), 1.0)
+    if len(peak) < CLEAR * beside:
+        return [_row("blurred", run, switch, count=len(ratio), total=len(peak) / beside)]
     speed = float(np.median(peak))
     burst = _ahead(np.append(0.0, gap), size, speed)
     return [

@@ -20,11 +20,12 @@ from firedex.wire import SubscriptionPrediction
 from firedex_spark.delay_measures import Series, measure
 from firedex_spark.delay_verdicts import judge
 from firedex_spark.delivery_cells import CELL_SCHEMA, REFUSED, SUMS, Cells, cells_of
-from firedex_spark.errors import BadFile, NothingJudged, NothingReadable, UnreadableFile
+from firedex_spark.errors import BadFile, NothingJudged, UnreadableFile
+from firedex_spark.files_left_out import without
 from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.prediction_files import PredictedSubscription
 from firedex_spark.record_columns import COLUMNS, TIME
-from firedex_spark.record_files import CheckedFiles, RecordFile, check_files, files_under
+from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import Piece, Window, read_window, windows_of
 from firedex_spark.run_spans import at_width_of_runs
 from firedex_spark.session import SparkSession
@@ -121,7 +122,7 @@ def validate_delays(
                 break
         finally:
             sums.unpersist()
-        checked = _without(records, checked, broken)
+        checked = without(records, checked, broken)
     return Validation(
         rows=tuple(rows),
         bounds=bounds,
@@ -197,15 +198,6 @@ def what_was_wrong(sums: DataFrame) -> tuple[dict[str, int], list[BadFile]]:
         else:
             broken[row["subscriber"]] = UnreadableFile(Path(row["subscriber"]), row["filter"])
     return dict(sorted(refused.items())), [broken[name] for name in sorted(broken)]
-
-
-def _without(source: Path, checked: CheckedFiles, broken: Sequence[BadFile]) -> CheckedFiles:
-    names = {bad.file for bad in broken}
-    good: tuple[RecordFile, ...] = tuple(f for f in checked.good if f.path not in names)
-    left_out = (*checked.left_out, *broken)
-    if not good:
-        raise NothingReadable(source, left_out)
-    return CheckedFiles(good=good, left_out=left_out)
 
 
 MEASURED_COLUMNS = tuple(f.name for f in fields(MeasuredRow))

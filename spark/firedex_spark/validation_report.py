@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from firedex_spark.html_report import Page, plot
 from firedex_spark.measured_row import Bounds, MeasuredRow
+from firedex_spark.output_folder import replaced
 from firedex_spark.report_files import (
     milliseconds,
-    replaced,
     say_what_was_left_out,
     write_quarantine,
 )

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from feedback_fits import all_worths, by_cell, statistics_of
 from scipy.stats import spearmanr
@@ -14,7 +15,7 @@ from firedex_models import utility_of
 from firedex_spark.generated_feedback import FeedbackTruth, GeneratedFeedback, draw_feedback
 from firedex_spark.profile_files import changes_of, profiles_of
 from firedex_spark.rating_model import RatingCounts, fit_worth
-from firedex_spark.role_worth import LearntWorth, fit_role
+from firedex_spark.role_worth import MOST_CELLS, LearntWorth, TooMuchForAFit, fit_role
 
 BAR = FeedbackTruth(
     roles=("command", "crew", "medic", "police"), raters_of_a_role=300, ratings=200, seed=10
@@ -45,10 +46,27 @@ def coverage(made: GeneratedFeedback, found: dict[tuple[str, str, str], LearntWo
 
 
 @pytest.mark.long
-def test_intervals_hold_on_average_over_seeds() -> None:
-    """One draw of raters shifts all cells of a role together: a single seed may be well off."""
-    drawn = [draw_feedback(replace(BAR, seed=seed)) for seed in range(10, 16)]
-    assert 0.90 <= np.mean([coverage(made, by_cell(all_worths(made))) for made in drawn]) <= 0.98
+def test_intervals_hold_at_most_seeds() -> None:
+    """One draw of raters shifts all cells of a role together: a single seed may be off."""
+    drawn = [draw_feedback(replace(BAR, seed=seed)) for seed in range(10, 40)]
+    held = np.array([coverage(made, by_cell(all_worths(made))) for made in drawn])
+    assert 0.94 <= held.mean() <= 0.96
+    assert ((held >= 0.90) & (held <= 0.98)).mean() >= 0.9
+
+
+def test_who_happens_to_rate_shifts_a_role_no_more_than_its_error_says() -> None:
+    """The mean error of a role is of its raters: all of them count, whatever of the scale they use.
+
+    300 raters with biases of 1 leave 0.058; with the 70 % of one kind alone it would be 0.07.
+    """
+    shifts = []
+    for seed in range(40, 46):
+        made = draw_feedback(replace(BAR, seed=seed))
+        found = by_cell(all_worths(made))
+        for role in BAR.roles:
+            keys = [key for key in made.worth if key[0] == role]
+            shifts.append(np.mean([found[key].worth - made.worth[key] for key in keys]))
+    assert np.sqrt(np.mean(np.square(shifts))) < 0.07
 
 
 def test_shrinkage_is_better_than_each_cell_for_itself_at_five_ratings() -> None:
@@ -145,6 +163,51 @@ def test_a_profile_holds_no_more_rules_than_the_service_takes() -> None:
     assert rules[-1].filter == "smoke/#"
     assert "smoke/1499" in {rule.filter for rule in rules}
     assert "smoke/1" not in {rule.filter for rule in rules}
+
+
+def test_a_role_of_more_topics_than_a_fit_holds_is_refused_by_name() -> None:
+    rows = pd.DataFrame(
+        {
+            "role": "crew",
+            "phase": "p",
+            "topic": [f"sensor/{n}" for n in range(MOST_CELLS + 1)],
+            "other_topic": None,
+            "kind": "dwell",
+            "rater": None,
+            "rating": 0,
+            "count": 1,
+            "total": 1.0,
+            "squares": 1.0,
+        }
+    )
+    with pytest.raises(TooMuchForAFit, match=f"{MOST_CELLS + 1} topics and phases"):
+        fit_role("crew", rows)
+
+
+def test_what_was_learnt_of_people_without_a_role_comes_after_every_roles_own() -> None:
+    made = [
+        LearntWorth(
+            role=role,
+            phase="p",
+            topic_class="smoke",
+            topic=topic,
+            worth=3.0,
+            error=0.1,
+            ratings=1,
+            raters=1,
+            other_feedback=0,
+            pulled=0.1,
+        )
+        for role in ("anybody", "crew")
+        for topic in ("smoke/1", None)
+    ]
+    rules = profiles_of(made)[0].rules
+    assert [(rule.role, rule.filter) for rule in rules] == [
+        ("crew", "smoke/1"),
+        ("crew", "smoke/#"),
+        ("anybody", "smoke/1"),
+        ("anybody", "smoke/#"),
+    ]
 
 
 def overloaded(weights: dict[str, dict[str, float]]) -> Scenario:

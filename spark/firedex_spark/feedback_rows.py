@@ -1,0 +1,159 @@
+"""Which rows of feedback count; of the others, how many there are and what is wrong. Pure.
+
+Nothing that a row may hold gets further than this: neither numbers that are none, nor names that
+the service would refuse in a profile, nor bytes that are no text.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+
+from firedex.wire.mqtt_names import check_filter, check_topic
+from firedex.wire.values import Identifier
+from firedex_spark.feedback_schema import FEEDBACK_SCHEMA, FeedbackKind
+from firedex_spark.raw_texts import raw_texts
+
+__all__ = ["CHECKED_SCHEMA", "checked_feedback"]
+
+CHECKED_SCHEMA = pa.schema([*FEEDBACK_SCHEMA, ("problem", pa.string()), ("count", pa.int64())])
+"""A row that counts has no ``problem``; the others have a row for each problem, with how many."""
+SHORTEST_DWELL, LONGEST_DWELL = 0.001, 86_400.0
+LATEST = 1e11
+Booleans = NDArray[np.bool_]
+IDENTIFIER: TypeAdapter[str] = TypeAdapter(Identifier)
+NOT_SUBSCRIBABLE = "is no topic that can be subscribed to"
+
+
+def checked_feedback(table: pa.Table) -> pa.Table:
+    """The rows of ``FEEDBACK_SCHEMA`` that count, and a row for each problem of the others."""
+    rows = _Rows(table)
+    rows.check()
+    return pa.concat_tables([rows.good(), rows.bad()])
+
+
+class _Rows:
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._good = np.ones(table.num_rows, dtype=bool)
+        self._counts: dict[str, int] = {}
+
+    def check(self) -> None:
+        for name in FEEDBACK_SCHEMA.names:
+            if name != "other_topic":
+                self._refuse(f"{name} is missing", _nothing(self._table.column(name)))
+        for name in ("site", "rater"):
+            self._refuse(f"{name} is not text", ~self._texts(name, lambda _text: True))
+        self._refuse("kind is unknown", ~self._texts("kind", get_args(FeedbackKind).__contains__))
+        for name in ("role", "phase"):
+            self._refuse(f"{name} is no identifier", ~self._texts(name, _is_identifier))
+        self._refuse(f"topic {NOT_SUBSCRIBABLE}", ~self._texts("topic", _is_topic))
+        at, value = self._numbers("at_seconds"), self._numbers("value")
+        self._refuse("at_seconds is no time", ~((at >= 0) & (at <= LATEST)))
+        self._refuse("value is not a finite number", ~np.isfinite(value))
+        self._check_values(value)
+        self._check_choices()
+
+    def _check_values(self, value: NDArray[np.float64]) -> None:
+        for kind, right, wrong in (
+            ("rating", np.isin(value, [1, 2, 3, 4, 5]), "a rating is not 1 to 5"),
+            ("acknowledgement", np.isin(value, [0, 1]), "an acknowledgement is not 0 or 1"),
+            (
+                "dwell",
+                (value >= SHORTEST_DWELL) & (value <= LONGEST_DWELL),
+                "a dwell is not between a millisecond and a day",
+            ),
+            ("choice", value == 1, "a choice is not 1"),
+        ):
+            self._refuse(wrong, self._is(kind) & ~right)
+
+    def _check_choices(self) -> None:
+        choice, other = self._is("choice"), self._table.column("other_topic")
+        self._refuse("a choice without the other topic", choice & _nothing(other))
+        legal = self._texts("other_topic", _is_topic)
+        self._refuse(f"other_topic {NOT_SUBSCRIBABLE}", choice & ~legal)
+        same = pc.equal(raw_texts(self._table.column("topic")), raw_texts(other)).fill_null(False)
+        self._refuse("a choice of a topic over itself", choice & _array(same))
+
+    def _refuse(self, reason: str, rows: Booleans) -> None:
+        count = int((self._good & rows).sum())
+        if count:
+            self._counts[reason] = count
+            self._good &= ~rows
+
+    def _is(self, kind: str) -> Booleans:
+        return self._texts("kind", kind.__eq__)
+
+    def _numbers(self, name: str) -> NDArray[np.float64]:
+        column = self._table.column(name)
+        return np.asarray(column.cast(pa.float64()).fill_null(inf).to_numpy(), dtype=float)
+
+    def _texts(self, name: str, right: Callable[[str], bool]) -> Booleans:
+        """Where a column's text is right; each different text is asked once."""
+        coded = raw_texts(self._table.column(name)).combine_chunks().dictionary_encode()
+        if isinstance(coded, pa.ChunkedArray):
+            coded = coded.combine_chunks()
+        answers = [_decoded_and(right, raw) for raw in coded.dictionary.to_pylist()]
+        codes = coded.indices.fill_null(len(answers)).to_numpy(zero_copy_only=False)
+        found: Booleans = np.array([*answers, False])[codes.astype(np.int64)]
+        return found
+
+    def good(self) -> pa.Table:
+        kept = self._table.select(FEEDBACK_SCHEMA.names).filter(pa.array(self._good))
+        choice = pa.array(self._is("choice")[self._good])
+        columns: list[Any] = []
+        for field in FEEDBACK_SCHEMA:
+            column = kept.column(field.name)
+            if pa.types.is_string(field.type):
+                column = raw_texts(column)
+            if field.name == "other_topic":  # of no other kind does anybody read it
+                column = pc.if_else(choice, column, pa.scalar(None, column.type))
+            columns.append(column.cast(field.type))
+        columns += [pa.nulls(kept.num_rows, pa.string()), pa.repeat(1, kept.num_rows)]
+        return pa.table(columns, schema=CHECKED_SCHEMA)
+
+    def bad(self) -> pa.Table:
+        rows = [{"problem": reason, "count": count} for reason, count in self._counts.items()]
+        return pa.Table.from_pylist(rows, schema=CHECKED_SCHEMA)
+
+
+def _array(column: Any) -> Booleans:
+    return np.asarray(column.to_numpy(), dtype=bool)
+
+
+def _nothing(column: pa.ChunkedArray) -> Booleans:
+    nothing = column.is_null()
+    if not pa.types.is_floating(column.type):
+        nothing = pc.or_(nothing, pc.equal(pc.binary_length(raw_texts(column)), 0).fill_null(False))
+    return _array(nothing)
+
+
+def _decoded_and(right: Callable[[str], bool], raw: bytes) -> bool:
+    try:
+        return bool(right(raw.decode()))
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_identifier(text: str) -> bool:
+    try:
+        IDENTIFIER.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def _is_topic(text: str) -> bool:
+    """Whether a profile can have a rule for it, and one for its class."""
+    try:
+        check_topic(text)
+        check_filter(text)
+        check_filter(f"{text.split('/', 1)[0]}/#")
+    except ValueError:
+        return False
+    return True
