@@ -1,27 +1,25 @@
 """``firedex spark JOB``: thin. Read, let a job do it, write its report, end with a code."""
 
 import json as json_text
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from firedex.cli.options import SEED, json_option, read_or_fail, scenario_argument
+from firedex.cli.options import SEED, read_or_fail, scenario_argument
 from firedex.cli.output import fail
 from firedex.wire import WireError, from_json
 from firedex.wire.incident import PhaseProfile
-from firedex_models import ModelError
 from firedex_spark.arrange_records import arrange_records
 from firedex_spark.calibrate import calibrate
 from firedex_spark.delay_verdicts import Bounds
-from firedex_spark.errors import SparkJobError
 from firedex_spark.generate_command import generate
+from firedex_spark.job_command import job_options, reasons_told, writing
 from firedex_spark.job_reports import (
     CALIBRATION_RESULTS,
     FLEET_RESULTS,
@@ -33,17 +31,10 @@ from firedex_spark.job_reports import (
     write_validation,
     write_weights,
 )
-from firedex_spark.output_folder import whole_results
 from firedex_spark.plan_sites import plan_sites
 from firedex_spark.prediction_files import read_predictions
 from firedex_spark.profile_files import changes_of
-from firedex_spark.session import (
-    DEFAULT_MEMORY,
-    SPARK_ERRORS,
-    SparkSession,
-    spark_session,
-    what_spark_says,
-)
+from firedex_spark.session import SparkSession, spark_session
 from firedex_spark.simulate_sweep import read_grid, simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 from firedex_spark.validate_delays import Validation, validate_delays
@@ -51,12 +42,10 @@ from firedex_spark.validate_stream import follow_delays
 
 __all__ = ["spark"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 ALARM = 1
 """Exit code of a job that has done its work, and found what somebody should look at."""
 MOST_SHOWN = 10
 USUAL = Bounds()
-FOLDER = click.Path(file_okay=False, path_type=Path)
 SOURCE = click.Path(exists=True, path_type=Path)
 
 
@@ -78,78 +67,13 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _like(form: str, example: str) -> Callable[[object, object, str | None], str | None]:
-    """Refuse a text that is not of a form, such as ``example``."""
-
-    def checked(_context: object, _option: object, given: str | None) -> str | None:
-        if given is not None and not re.fullmatch(form, given):
-            raise click.BadParameter(f"{given!r} is not like {example}")
-        return given
-
-    return checked
-
-
-memory_like = _like(r"[1-9][0-9]*[kmgt]", "4g or 900m")
-master_like = _like(r"(spark|k8s)://\S+|yarn|local(\[\S+\])?", "spark://HOST:PORT")
-
-
-def job_options(command: F) -> F:
-    """``--out``, ``--master``, ``--memory`` and ``--json``, as every job has them."""
-    command = json_option(command)
-    command = click.option(
-        "--memory",
-        callback=memory_like,
-        default=DEFAULT_MEMORY,
-        show_default=True,
-        help="Of the driver, such as 4g.",
-    )(command)
-    command = click.option(
-        "--master", callback=master_like, help="A cluster's, spark://HOST:PORT; none runs it here."
-    )(command)
-    return click.option(
-        "--out",
-        type=FOLDER,
-        required=True,
-        help="Results go here alone, in place of an earlier run's; other files there stay.",
-    )(command)
-
-
-@contextmanager
-def _reasons_told() -> Iterator[None]:
-    """Whatever can be foreseen ends the command with the reason, not with a stack trace."""
-    try:
-        yield
-    except (SparkJobError, WireError, ModelError, OSError) as error:
-        fail(str(error))
-    except SPARK_ERRORS as error:
-        fail(f"Spark failed: {what_spark_says(error)} (FIREDEX_SPARK_LOG=ERROR shows all of it)")
-
-
 @contextmanager
 def _running(name: str, out: Path, master: str | None, memory: str) -> Iterator[SparkSession]:
     """A session for a job that looks after its output folder itself."""
-    with _reasons_told():
+    with reasons_told():
         out.mkdir(parents=True, exist_ok=True)
         with spark_session(name, master=master, memory=memory) as session:
             yield session
-
-
-@contextmanager
-def _writing(
-    name: str,
-    out: Path,
-    results: Sequence[str],
-    sources: Sequence[Path],
-    master: str | None,
-    memory: str,
-) -> Iterator[tuple[SparkSession, Path]]:
-    """A session, and the folder to write results into, which take their places at the end."""
-    with (
-        _reasons_told(),
-        whole_results(out, results, sources) as folder,
-        spark_session(name, master=master, memory=memory) as session,
-    ):
-        yield session, folder
 
 
 def _done(out: Path, summary: dict[str, Any], json: bool) -> None:
@@ -289,7 +213,7 @@ def fit_utility_weights_command(
     Exit code 1 if a role could not be fitted.
     """
     before = () if previous is None else _profiles(previous)
-    with _writing("fit-utility-weights", out, WEIGHTS_RESULTS, [feedback], master, memory) as (
+    with writing("fit-utility-weights", out, WEIGHTS_RESULTS, [feedback], master, memory) as (
         session,
         folder,
     ):
@@ -343,7 +267,7 @@ def calibrate_command(
     declared = read_or_fail(scenario)
     if declared.assignment is None:
         fail(f"{scenario}: has no assignment; write one with firedex plan {scenario} --write FILE")
-    with _writing("calibrate", out, CALIBRATION_RESULTS, [records], master, memory) as (
+    with writing("calibrate", out, CALIBRATION_RESULTS, [records], master, memory) as (
         session,
         folder,
     ):
@@ -375,7 +299,7 @@ def plan_sites_command(fleet: Path, out: Path, master: str | None, memory: str, 
     FLEET is a file or a folder of Parquet files: site, and scenario as JSON. Writes plans/ (a row
     for each subscription, or with a site's error), quarantine.json and summary.json.
     """
-    with _writing("plan-sites", out, FLEET_RESULTS, [fleet], master, memory) as (session, folder):
+    with writing("plan-sites", out, FLEET_RESULTS, [fleet], master, memory) as (session, folder):
         start = time.perf_counter()
         outcome = plan_sites(session, fleet, folder, _say)
         seconds = time.perf_counter() - start
@@ -442,7 +366,7 @@ def simulate_sweep_command(
     told there, and the exit code is 1.
     """
     base = read_or_fail(scenario)
-    with _writing("simulate-sweep", out, SWEEP_RESULTS, [grid], master, memory) as (
+    with writing("simulate-sweep", out, SWEEP_RESULTS, [grid], master, memory) as (
         session,
         folder,
     ):
