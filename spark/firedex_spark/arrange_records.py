@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from firedex.delivery_schema import SCHEMA
-from firedex_spark.errors import BadFile, OutputInUse
+from firedex_spark.errors import BadFile
 from firedex_spark.record_files import check_files, files_under, frame_of
 from firedex_spark.session import SparkSession
 
@@ -25,8 +25,6 @@ def arrange_records(
 ) -> tuple[int, tuple[BadFile, ...]]:
     """Write ``out/records/site=…/day=…``; how many rows, and what was left out."""
     target = out / "records"
-    if target.exists():
-        raise OutputInUse(target, "is there already")
     checked = check_files(records, files_under(records, "delivery records"), SCHEMA)
     for bad in checked.left_out:
         say(f"left out: {bad}")

@@ -1,26 +1,27 @@
 """``firedex spark JOB``: thin. Read, let a job do it, write its report, end with a code."""
 
-import json as json_text
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from firedex.cli.options import SEED, json_option, read_or_fail, scenario_argument
+from firedex.cli.options import SEED, read_or_fail, scenario_argument
 from firedex.cli.output import fail
 from firedex.wire import WireError, from_json
 from firedex.wire.incident import PhaseProfile
-from firedex_models import ModelError
-from firedex_spark.arrange_records import arrange_records
 from firedex_spark.calibrate import calibrate
-from firedex_spark.errors import NoInput, SparkJobError, UnreadablePredictions
 from firedex_spark.generate_command import generate
+from firedex_spark.job_command import (
+    ALARM,
+    SOURCE,
+    job_options,
+    say,
+    tell,
+    writing,
+)
 from firedex_spark.job_reports import (
     CALIBRATION_RESULTS,
     FLEET_RESULTS,
@@ -31,37 +32,15 @@ from firedex_spark.job_reports import (
     write_sweep,
     write_weights,
 )
-from firedex_spark.measured_row import Bounds
-from firedex_spark.output_folder import whole_results
 from firedex_spark.plan_sites import plan_sites
-from firedex_spark.prediction_files import (
-    USUAL_SITE,
-    PredictedSubscription,
-    read_predictions,
-)
 from firedex_spark.profile_files import changes_of
-from firedex_spark.session import (
-    DEFAULT_MEMORY,
-    SPARK_ERRORS,
-    SparkSession,
-    spark_session,
-    what_spark_says,
-)
 from firedex_spark.simulate_sweep import read_grid, simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
-from firedex_spark.validate_delays import Validation, validate_delays
-from firedex_spark.validate_stream import follow_delays
-from firedex_spark.validation_report import alarm_in_words, write_validation
+from firedex_spark.validate_command import arrange_records_command, validate_delays_command
 
 __all__ = ["spark"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-ALARM = 1
-"""Exit code of a job that has done its work, and found what somebody should look at."""
 MOST_SHOWN = 10
-USUAL = Bounds()
-FOLDER = click.Path(file_okay=False, path_type=Path)
-SOURCE = click.Path(exists=True, path_type=Path)
 
 
 @click.group(
@@ -76,215 +55,6 @@ def spark() -> None:
     with the reason.
     Results appear whole or not at all. Java's own log is shown with FIREDEX_SPARK_LOG=ERROR.
     """
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
-
-
-def _like(form: str, example: str) -> Callable[[object, object, str | None], str | None]:
-    """Refuse a text that is not of a form, such as ``example``."""
-
-    def checked(_context: object, _option: object, given: str | None) -> str | None:
-        if given is not None and not re.fullmatch(form, given):
-            raise click.BadParameter(f"{given!r} is not like {example}")
-        return given
-
-    return checked
-
-
-memory_like = _like(r"[1-9][0-9]*[kmgt]", "4g or 900m")
-master_like = _like(r"(spark|k8s)://\S+|yarn|local(\[\S+\])?", "spark://HOST:PORT")
-
-
-def job_options(command: F) -> F:
-    """``--out``, ``--master``, ``--memory`` and ``--json``, as every job has them."""
-    command = json_option(command)
-    command = click.option(
-        "--memory",
-        callback=memory_like,
-        default=DEFAULT_MEMORY,
-        show_default=True,
-        help="Of the driver, such as 4g.",
-    )(command)
-    command = click.option(
-        "--master", callback=master_like, help="A cluster's, spark://HOST:PORT; none runs it here."
-    )(command)
-    return click.option(
-        "--out",
-        type=FOLDER,
-        required=True,
-        help="Results go here alone, in place of an earlier run's; other files there stay.",
-    )(command)
-
-
-@contextmanager
-def _reasons_told() -> Iterator[None]:
-    """Whatever can be foreseen ends the command with the reason, not with a stack trace."""
-    try:
-        yield
-    except (SparkJobError, WireError, ModelError, OSError) as error:
-        fail(str(error))
-    except SPARK_ERRORS as error:
-        fail(f"Spark failed: {what_spark_says(error)} (FIREDEX_SPARK_LOG=ERROR shows all of it)")
-
-
-@contextmanager
-def _running(name: str, out: Path, master: str | None, memory: str) -> Iterator[SparkSession]:
-    """A session for a job that looks after its output folder itself."""
-    with _reasons_told():
-        out.mkdir(parents=True, exist_ok=True)
-        with spark_session(name, master=master, memory=memory) as session:
-            yield session
-
-
-@contextmanager
-def _writing(
-    name: str,
-    out: Path,
-    results: Sequence[str],
-    sources: Sequence[Path],
-    master: str | None,
-    memory: str,
-) -> Iterator[tuple[SparkSession, Path]]:
-    """A session, and the folder to write results into, which take their places at the end."""
-    with (
-        _reasons_told(),
-        whole_results(out, results, sources) as folder,
-        spark_session(name, master=master, memory=memory) as session,
-    ):
-        yield session, folder
-
-
-def _done(out: Path, summary: dict[str, Any], json: bool) -> None:
-    if json:
-        click.echo(json_text.dumps(summary, indent=2))
-    else:
-        for key, value in summary.items():
-            click.echo(f"{key.replace('_', ' ')}: {value}")
-        click.echo(f"in {out}")
-
-
-@spark.command(
-    "validate-delays",
-    short_help="Predicted and measured delays.",
-    epilog="Example: firedex spark validate-delays records --predictions plan.json --out validated",
-)
-@click.argument("records", type=SOURCE)
-@click.option(
-    "--predictions",
-    type=SOURCE,
-    required=True,
-    help="Configurations or plans as JSON, or Parquet; a file or a folder of them.",
-)
-@click.option(
-    "--site",
-    default=USUAL_SITE,
-    show_default=True,
-    help="Whose the plans are that do not say it (`firedex plan --json`).",
-)
-@click.option("--run", "runs", multiple=True, help="Judge this run alone; may be repeated.")
-@click.option("--delay-bound", default=USUAL.delay, show_default=True, help="Relative, of means.")
-@click.option(
-    "--delay-bound-seconds", default=USUAL.delay_seconds, show_default=True, help="Or absolute."
-)
-@click.option("--success-bound", default=USUAL.success, show_default=True)
-@click.option(
-    "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=USUAL.level,
-    show_default=True,
-    help="Of any false alarm in a report.",
-)
-@click.option("--follow", is_flag=True, help="Go on as files are added; safe to kill and restart.")
-@click.option("--once", is_flag=True, help="With --follow: take in what is new, and end.")
-@job_options
-def validate_delays_command(
-    records: Path,
-    predictions: Path,
-    site: str,
-    runs: tuple[str, ...],
-    delay_bound: float,
-    delay_bound_seconds: float,
-    success_bound: float,
-    level: float,
-    follow: bool,
-    once: bool,
-    out: Path,
-    master: str | None,
-    memory: str,
-    json: bool,
-) -> None:
-    """Put delivery records beside predictions, by configuration version.
-
-    RECORDS is a file or a folder of Parquet files, flat or by site and day. Exit code 1 if a
-    prediction does not hold, 2 if nothing could be judged.
-    """
-    if once and not follow:
-        raise click.UsageError("--once goes with --follow")
-    bounds = Bounds(
-        delay=delay_bound, delay_seconds=delay_bound_seconds, success=success_bound, level=level
-    )
-    said: list[PredictedSubscription] = []
-    last: list[Validation] = []
-
-    def present() -> list[PredictedSubscription]:
-        try:
-            said[:] = read_predictions(predictions, site)
-        except UnreadablePredictions as error:
-            if not said:
-                raise
-            _say(f"predictions stay as they were: {error}")
-        return said
-
-    def told(validation: Validation) -> None:
-        write_validation(validation, out)
-        known = last[0].left_out if last else ()
-        for bad in validation.left_out if follow else ():
-            if bad not in known:
-                _say(f"left out: {bad}")
-        last[:] = [validation]
-        _say(f"{validation.records} records: {len(validation.alarming)} alarms")
-
-    with _running("validate-delays", out, master, memory) as session:
-        if follow:
-            with suppress(KeyboardInterrupt):
-                follow_delays(
-                    session, records, present, out, bounds=bounds, runs=runs, once=once, told=told
-                )
-        else:
-            told(validate_delays(session, records, present(), bounds, _say, runs=runs))
-        if not last:
-            raise NoInput(records, "delivery records")
-        last[0].check()
-    alarming = last[0].alarming
-    summary = {
-        "records": last[0].records,
-        "rows": len(last[0].rows),
-        "alarms": len(alarming),
-        "first_alarms": [alarm_in_words(row) for row in alarming[:10]],
-        "configurations_without_records": len(last[0].unrecorded),
-        "refused_rows": dict(last[0].refused),
-        "files_left_out": [str(bad) for bad in last[0].left_out],
-    }
-    _done(out, summary, json)
-    sys.exit(ALARM if alarming else 0)
-
-
-@spark.command(
-    "arrange-records",
-    short_help="Sort records by site and day.",
-    epilog="Example: firedex spark arrange-records records --out arranged",
-)
-@click.argument("records", type=SOURCE)
-@job_options
-def arrange_records_command(
-    records: Path, out: Path, master: str | None, memory: str, json: bool
-) -> None:
-    """Sort flat files into folders by site and day, which other jobs read faster."""
-    with _running("arrange-records", out, master, memory) as session:
-        rows, left_out = arrange_records(session, records, out, _say)
-    _done(out, {"records": rows, "files_left_out": [str(bad) for bad in left_out]}, json)
 
 
 @spark.command(
@@ -310,11 +80,11 @@ def fit_utility_weights_command(
     Exit code 1 if a role could not be fitted.
     """
     before = () if previous is None else _profiles(previous)
-    with _writing("fit-utility-weights", out, WEIGHTS_RESULTS, [feedback], master, memory) as (
+    with writing("fit-utility-weights", out, WEIGHTS_RESULTS, [feedback], master, memory) as (
         session,
         folder,
     ):
-        fitted = fit_utility_weights(session, feedback, _say)
+        fitted = fit_utility_weights(session, feedback, say)
         write_weights(fitted, changes_of(fitted.worths, before), folder)
     summary = {
         "feedback": fitted.feedback,
@@ -325,7 +95,7 @@ def fit_utility_weights_command(
         "refused_rows": fitted.refused,
         "files_left_out": [str(bad) for bad in fitted.left_out],
     }
-    _done(out, summary, json)
+    tell(out, summary, json)
     sys.exit(ALARM if fitted.not_fitted else 0)
 
 
@@ -364,11 +134,11 @@ def calibrate_command(
     declared = read_or_fail(scenario)
     if declared.assignment is None:
         fail(f"{scenario}: has no assignment; write one with firedex plan {scenario} --write FILE")
-    with _writing("calibrate", out, CALIBRATION_RESULTS, [records], master, memory) as (
+    with writing("calibrate", out, CALIBRATION_RESULTS, [records], master, memory) as (
         session,
         folder,
     ):
-        done = calibrate(session, records, declared, _say, site=site)
+        done = calibrate(session, records, declared, say, site=site)
         write_calibration(done, folder)
     summary = {
         "site": done.site,
@@ -379,7 +149,7 @@ def calibrate_command(
         "refused_rows": dict(done.refused),
         "files_left_out": [str(bad) for bad in done.left_out],
     }
-    _done(out, summary, json)
+    tell(out, summary, json)
     sys.exit(ALARM if done.worse else 0)
 
 
@@ -396,9 +166,9 @@ def plan_sites_command(fleet: Path, out: Path, master: str | None, memory: str, 
     FLEET is a file or a folder of Parquet files: site, and scenario as JSON. Writes plans/ (a row
     for each subscription, or with a site's error), quarantine.json and summary.json.
     """
-    with _writing("plan-sites", out, FLEET_RESULTS, [fleet], master, memory) as (session, folder):
+    with writing("plan-sites", out, FLEET_RESULTS, [fleet], master, memory) as (session, folder):
         start = time.perf_counter()
-        outcome = plan_sites(session, fleet, folder, _say)
+        outcome = plan_sites(session, fleet, folder, say)
         seconds = time.perf_counter() - start
         write_fleet_outcome(outcome, folder)
     summary = {
@@ -410,7 +180,7 @@ def plan_sites_command(fleet: Path, out: Path, master: str | None, memory: str, 
         "subscriptions_per_second": round(outcome.subscriptions / seconds),
         "files_left_out": [str(bad) for bad in outcome.left_out],
     }
-    _done(out, summary, json)
+    tell(out, summary, json)
     sys.exit(ALARM if outcome.failed else 0)
 
 
@@ -463,7 +233,7 @@ def simulate_sweep_command(
     told there, and the exit code is 1.
     """
     base = read_or_fail(scenario)
-    with _writing("simulate-sweep", out, SWEEP_RESULTS, [grid], master, memory) as (
+    with writing("simulate-sweep", out, SWEEP_RESULTS, [grid], master, memory) as (
         session,
         folder,
     ):
@@ -474,7 +244,7 @@ def simulate_sweep_command(
             replications=replications,
             publications=publications,
             seed=seed,
-            say=_say,
+            say=say,
         )
         write_sweep(points, folder)
     failed = [f"{dict(point.values)}: {point.error}" for point in points if point.error]
@@ -487,8 +257,10 @@ def simulate_sweep_command(
         "best_values": dict(best[1].values) if best else None,
         "best_achieved_utility_rate": best[0] if best else None,
     }
-    _done(out, summary, json)
+    tell(out, summary, json)
     sys.exit(ALARM if failed else 0)
 
 
+spark.add_command(validate_delays_command)
+spark.add_command(arrange_records_command)
 spark.add_command(generate)

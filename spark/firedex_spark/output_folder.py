@@ -16,35 +16,46 @@ from pathlib import Path
 
 from firedex_spark.errors import OutputInUse, UnwritableOutput
 
-__all__ = ["replaced", "whole_results", "write_whole"]
+__all__ = ["own_folder", "replaced", "whole_results", "write_whole"]
 
 UNFINISHED = ".unfinished"
 
 
 @contextmanager
-def whole_results(out: Path, results: Sequence[str], sources: Sequence[Path]) -> Iterator[Path]:
-    """A folder to write ``results`` into; those that were written take their places at the end.
+def own_folder(out: Path, names: Sequence[str], sources: Sequence[Path]) -> Iterator[None]:
+    """Nobody else writes there meanwhile.
 
-    ``sources``: what the job reads; results never mix with it.
+    ``names``: what is written; ``sources``: what the job reads. They never mix.
     """
     for source in sources:
-        _apart(out, results, source)
+        _apart(out, names, source)
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = os.open(out, os.O_RDONLY)
     except OSError as error:
         raise UnwritableOutput(out, error) from error
     try:
-        yield from _locked(out, lock, results)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise OutputInUse(out, "is being written by another job") from None
     finally:
         os.close(lock)
 
 
-def _locked(out: Path, lock: int, results: Sequence[str]) -> Iterator[Path]:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OutputInUse(out, "is being written by another job") from None
+@contextmanager
+def whole_results(out: Path, results: Sequence[str], sources: Sequence[Path]) -> Iterator[Path]:
+    """A folder to write ``results`` into; those that were written take their places at the end."""
+    with own_folder(out, results, sources):
+        unfinished = _emptied(out)
+        try:
+            yield unfinished
+            _put_in_place(unfinished, out, results)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _emptied(out: Path) -> Path:
     unfinished = out / f"{UNFINISHED}-{secrets.token_hex(4)}"
     try:
         for left in out.glob(f"{UNFINISHED}-*"):
@@ -52,11 +63,7 @@ def _locked(out: Path, lock: int, results: Sequence[str]) -> Iterator[Path]:
         unfinished.mkdir()
     except OSError as error:
         raise UnwritableOutput(out, error) from error
-    try:
-        yield unfinished
-        _put_in_place(unfinished, out, results)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    return unfinished
 
 
 def _apart(out: Path, results: Sequence[str], source: Path) -> None:

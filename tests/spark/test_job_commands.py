@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from simulated_deliveries import four_classes
 
 from firedex.wire import to_plain
-from firedex_spark import command, session
+from firedex_spark import job_command, session
 from firedex_spark.command import spark
 from firedex_spark.feedback_schema import FEEDBACK_SCHEMA
 from firedex_spark.session import what_spark_says
@@ -98,7 +98,7 @@ def test_what_spark_raises_is_one_line(
     feedback: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = Py4JError("o1.x\n\tat org.apache.Spark(1)\nCaused by: java.io.IOException: disk full\n")
-    monkeypatch.setattr(command, "spark_session", failing_session(error))
+    monkeypatch.setattr(job_command, "spark_session", failing_session(error))
     found = run("fit-utility-weights", str(feedback), "--out", str(tmp_path / "out"))
     assert found.exit_code == 2
     assert "Spark failed: java.io.IOException: disk full (FIREDEX_SPARK_LOG" in found.output

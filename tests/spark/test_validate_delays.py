@@ -28,7 +28,6 @@ from firedex_models import predict
 from firedex_spark import record_windows
 from firedex_spark.arrange_records import arrange_records
 from firedex_spark.command import spark as spark_command
-from firedex_spark.errors import OutputInUse
 from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.prediction_files import (
     PredictedSubscription,
@@ -105,8 +104,6 @@ def test_arranged_by_site_and_day_they_say_the_same(
     assert days == ["day=1970-01-01"]
     found = validate_delays(spark, tmp_path / "records", said())
     assert (found.records, found.rows) == (rows, whole.rows)
-    with pytest.raises(OutputInUse):
-        arrange_records(spark, simulated, tmp_path)
 
 
 def test_bad_files_are_left_out_whole_however_late_that_shows(
@@ -276,5 +273,8 @@ def test_mistakes_of_users_are_named(tmp_path: Path) -> None:
     assert (code, "not predictions" in said_) == (2, True)
     code, said_ = run("validate-delays", empty, "--predictions", empty, *out)
     assert (code, "no predictions there" in said_) == (2, True)
+    inside = ("--out", str(tmp_path / "empty" / "out"))
+    code, said_ = run("validate-delays", empty, "--predictions", plan, *inside)
+    assert (code, "is inside" in said_) == (2, True), said_
     code, said_ = run("fit-utility-weights", empty, *out)
     assert (code, "no feedback there" in said_) == (2, True)
