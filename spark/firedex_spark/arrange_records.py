@@ -9,9 +9,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from firedex.delivery_schema import SCHEMA
 from firedex_spark.errors import BadFile
 from firedex_spark.record_files import check_files, files_under, frame_of
+from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 
 __all__ = ["arrange_records"]
@@ -25,11 +25,11 @@ def arrange_records(
 ) -> tuple[int, tuple[BadFile, ...]]:
     """Write ``out/records/site=…/day=…``; how many rows, and what was left out."""
     target = out / "records"
-    checked = check_files(records, files_under(records, "delivery records"), SCHEMA)
+    checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA)
     for bad in checked.left_out:
         say(f"left out: {bad}")
     say(f"{checked.rows} records in {len(checked.good)} files")
-    rows = _with_day(frame_of(spark, checked.good, SCHEMA))
+    rows = _with_day(frame_of(spark, checked.good, DELIVERY_SCHEMA))
     order = ("site", "day", "published_at_seconds")
     parts = max(checked.rows // ROWS_OF_A_FILE, 1)
     arranged = rows.repartitionByRange(parts, *order).sortWithinPartitions(*order)

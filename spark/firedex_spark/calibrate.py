@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from firedex.delivery_schema import SCHEMA
 from firedex.wire import Scenario
 from firedex_models import PredictionTable, predict
 from firedex_spark.calibration_estimates import (
@@ -27,6 +26,7 @@ from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import CheckedFiles, check_files, files_under
 from firedex_spark.record_windows import Window, read_window, windows_of
 from firedex_spark.scenario_paths import changed
+from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 from firedex_spark.traffic_sums import (
     CALIBRATION_COLUMNS,
@@ -92,7 +92,7 @@ def calibrate(
 ) -> Calibration:
     """Estimate from the records of a scenario with an assignment, made at one ``site``."""
     switch_of = {subscriber.id: subscriber.switch for subscriber in scenario.subscribers}
-    checked = check_files(records, files_under(records, "delivery records"), SCHEMA, TIME)
+    checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA, TIME)
     while True:
         for bad in checked.left_out:
             say(f"left out: {bad}")
@@ -166,7 +166,7 @@ def _sums(
 
 def window_sums(window: Window, switch_of: Mapping[str, str], site: str | None) -> pa.Table:
     """The sums of one window, and which files of it could not be read."""
-    table, bad = read_window(window, CALIBRATION_COLUMNS, SCHEMA)
+    table, bad = read_window(window, CALIBRATION_COLUMNS, DELIVERY_SCHEMA)
     if window.site is not None:
         table = table.append_column("site", pa.array([window.site] * table.num_rows, pa.string()))
     broken = [{"kind": UNREADABLE, "name": str(one.file), "of": one.reason} for one in bad]

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from firedex.wire.mqtt_names import check_filter, check_topic
 from firedex.wire.values import Identifier
-from firedex_spark.feedback_schema import FEEDBACK_SCHEMA, FeedbackKind
 from firedex_spark.raw_texts import raw_texts
+from firedex_spark.schemas import FEEDBACK_SCHEMA, FeedbackKind
 
 __all__ = ["CHECKED_SCHEMA", "checked_feedback"]
 

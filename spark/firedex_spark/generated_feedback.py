@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from firedex_spark.feedback_schema import FEEDBACK_SCHEMA
+from firedex_spark.schemas import FEEDBACK_SCHEMA
 
 __all__ = ["FeedbackTruth", "GeneratedFeedback", "draw_feedback", "write_generated_feedback"]
 

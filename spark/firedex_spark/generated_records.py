@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from firedex.delivery_schema import SCHEMA
 from firedex.wire import SubscriptionPrediction
 from firedex_spark.prediction_files import PredictedSubscription, write_predictions
+from firedex_spark.schemas import DELIVERY_SCHEMA
 
 __all__ = ["RecordTruth", "write_generated_records"]
 
@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 ROWS_OF_A_FILE = 2_000_000
 DAY_SECONDS = 86_400.0
 NOT_DELIVERED = "dropped-at-gateway"
-PARTITIONED = pa.schema([field for field in SCHEMA if field.name != "site"])
+PARTITIONED = pa.schema([field for field in DELIVERY_SCHEMA if field.name != "site"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ counts as 0, as simulated records do, and is of the site that the caller says.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from firedex.wire import Configuration, Prediction, SubscriptionPrediction, WireError, from_plain
 from firedex_spark.errors import NoPredictions, UnreadablePredictions
+from firedex_spark.schemas import PREDICTION_SCHEMA
 
 __all__ = [
-    "SCHEMA",
     "USUAL_SITE",
     "PredictedSubscription",
     "read_predictions",
@@ -26,27 +26,6 @@ __all__ = [
 ]
 
 USUAL_SITE = "site"
-
-INTEGERS = {"flow", "priority"}
-TEXTS = {"subscriber", "filter", "method", "reason"}
-FLAGS = {"deadline_met"}
-
-
-def _type(name: str) -> pa.DataType:
-    if name in INTEGERS:
-        return pa.int64()
-    if name in TEXTS:
-        return pa.string()
-    return pa.bool_() if name in FLAGS else pa.float64()
-
-
-SCHEMA = pa.schema(
-    [
-        ("site", pa.string()),
-        ("configuration_version", pa.int64()),
-        *((f.name, _type(f.name)) for f in fields(SubscriptionPrediction)),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +37,7 @@ class PredictedSubscription:
     prediction: SubscriptionPrediction
 
     def as_row(self) -> dict[str, Any]:
-        """By the columns of ``SCHEMA``."""
+        """By the columns of ``PREDICTION_SCHEMA``."""
         return {
             "site": self.site,
             "configuration_version": self.configuration_version,
@@ -70,7 +49,7 @@ def write_predictions(path: Path, predicted: Iterable[PredictedSubscription]) ->
     """Write all predictions as one Parquet file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [one.as_row() for one in predicted]
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
+    pq.write_table(pa.Table.from_pylist(rows, schema=PREDICTION_SCHEMA), path)
 
 
 def read_predictions(source: Path, site: str = USUAL_SITE) -> list[PredictedSubscription]:
@@ -94,7 +73,9 @@ def read_predictions(source: Path, site: str = USUAL_SITE) -> list[PredictedSubs
 def _read(file: Path, site: str) -> list[PredictedSubscription]:
     try:
         if file.suffix == ".parquet":
-            return [_of_row(row) for row in pq.read_table(file, schema=SCHEMA).to_pylist()]
+            return [
+                _of_row(row) for row in pq.read_table(file, schema=PREDICTION_SCHEMA).to_pylist()
+            ]
         return _of_json(json.loads(file.read_text("utf-8")), site)
     except (OSError, ValueError, TypeError, KeyError, WireError, pa.ArrowException) as error:
         raise UnreadablePredictions(file, str(error)) from error

@@ -20,10 +20,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex_spark.errors import BadFile, NothingCounts, UnreadableFile
 from firedex_spark.feedback_rows import CHECKED_SCHEMA, checked_feedback
-from firedex_spark.feedback_schema import FEEDBACK_SCHEMA
 from firedex_spark.files_left_out import without
 from firedex_spark.record_files import RecordFile, check_files, files_under
 from firedex_spark.role_worth import LearntWorth, TooMuchForAFit, fit_role
+from firedex_spark.schemas import FEEDBACK_SCHEMA
 from firedex_spark.session import SparkSession
 
 __all__ = ["FittedWeights", "feedback_statistics", "fit_utility_weights"]

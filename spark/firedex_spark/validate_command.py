@@ -29,6 +29,7 @@ from firedex_spark.validation_report import alarm_in_words, write_validation
 __all__ = ["arrange_records_command", "validate_delays_command"]
 
 USUAL = Bounds()
+BOUND = click.FloatRange(min=0.0, max=1e6)
 OWN = ("measured.parquet", "quarantine.json", "report.html", "state", "checkpoint")
 ARRANGED = ("quarantine.json", "records")
 
@@ -52,17 +53,33 @@ ARRANGED = ("quarantine.json", "records")
     help="Whose the plans are that do not say it (`firedex plan --json`).",
 )
 @click.option("--run", "runs", multiple=True, help="Judge this run alone; may be repeated.")
-@click.option("--delay-bound", default=USUAL.delay, show_default=True, help="Relative, of means.")
 @click.option(
-    "--delay-bound-seconds", default=USUAL.delay_seconds, show_default=True, help="Or absolute."
+    "--delay-bound",
+    type=BOUND,
+    default=USUAL.delay,
+    show_default=True,
+    help="By what part a mean delay may be off.",
 )
-@click.option("--success-bound", default=USUAL.success, show_default=True)
+@click.option(
+    "--delay-bound-seconds",
+    type=BOUND,
+    default=USUAL.delay_seconds,
+    show_default=True,
+    help="Or by how much, if that is more.",
+)
+@click.option(
+    "--success-bound",
+    type=BOUND,
+    default=USUAL.success,
+    show_default=True,
+    help="By how much a success rate may be off.",
+)
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=USUAL.level,
     show_default=True,
-    help="Of any false alarm in a report.",
+    help="The probability of any false alarm in a report.",
 )
 @click.option("--follow", is_flag=True, help="Go on as files are added; safe to kill and restart.")
 @click.option("--once", is_flag=True, help="With --follow: take in what is new, and end.")

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from firedex.delivery_schema import SCHEMA
 from firedex.wire import SubscriptionPrediction
 from firedex_spark.delay_measures import Series, measure
 from firedex_spark.delay_verdicts import judge
@@ -28,6 +27,7 @@ from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import Piece, Window, read_window, windows_of
 from firedex_spark.run_spans import at_width_of_runs
+from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 
 __all__ = [
@@ -108,7 +108,7 @@ def validate_delays(
     ``runs``: of these alone, if any are named.
     """
     bounds = bounds or Bounds()
-    checked = check_files(records, files_under(records, "delivery records"), SCHEMA, TIME)
+    checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA, TIME)
     while True:
         for bad in checked.left_out:
             say(f"left out: {bad}")
@@ -162,7 +162,7 @@ def sums_of(spark: SparkSession, windows: Sequence[Window]) -> DataFrame:
 
 def summed(window: Window) -> pa.Table:
     """The sums of one window, and what of it could not be read."""
-    table, bad = read_window(window, COLUMNS, SCHEMA)
+    table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
     sums = cells_of(table, window.site)
     broken = [
         {"kind": UNREADABLE, "subscriber": str(one.file), "filter": one.reason} for one in bad

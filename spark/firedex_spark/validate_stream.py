@@ -22,7 +22,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from firedex.delivery_schema import SCHEMA
 from firedex_spark import errors
 from firedex_spark.delay_verdicts import judge
 from firedex_spark.delivery_cells import CELL_SCHEMA, SUMS
@@ -32,6 +31,7 @@ from firedex_spark.prediction_files import PredictedSubscription
 from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import RecordFile, RowGroup, check_files
 from firedex_spark.record_windows import Window, fixed_windows
+from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 from firedex_spark.validate_delays import (
     Validation,
@@ -165,7 +165,7 @@ class _State:
 
     def _note(self, number: int, paths: list[Path]) -> None:
         try:
-            checked = check_files(Path(paths[0]).parent, paths, SCHEMA, TIME)
+            checked = check_files(Path(paths[0]).parent, paths, DELIVERY_SCHEMA, TIME)
             good, left_out = checked.good, checked.left_out
         except NothingReadable as error:
             good, left_out = (), error.left_out

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from firedex.delivery_schema import SCHEMA
 from firedex.simulation_records import RecordFiles
 from firedex.wire import Scenario, SubscriptionPrediction, from_plain
 from firedex_models import predict
@@ -19,6 +18,7 @@ from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import read_window, windows_of
 from firedex_spark.run_spans import at_width_of_runs, spans_of
+from firedex_spark.schemas import DELIVERY_SCHEMA
 
 CLASSES = 4
 
@@ -81,14 +81,14 @@ def write_simulated(
 def plant_drift(folder: Path, priority: int, growth: float, files: str = "*.parquet") -> None:
     """Delays of a class grow by that part from the beginning to the end."""
     for file in folder.glob(files):
-        table = pq.read_table(file, schema=SCHEMA)
+        table = pq.read_table(file, schema=DELIVERY_SCHEMA)
         published, received = table[TIME], table["received_at_seconds"]
         last = pc.max(published).as_py()
         factor = pc.add(1.0, pc.multiply(growth / last, published))
         later = pc.add(published, pc.multiply(factor, pc.subtract(received, published)))
         moved = pc.if_else(pc.equal(table["priority"], priority), later, received)
-        column = SCHEMA.get_field_index("received_at_seconds")
-        pq.write_table(table.set_column(column, SCHEMA.field(column), moved), file)
+        column = DELIVERY_SCHEMA.get_field_index("received_at_seconds")
+        pq.write_table(table.set_column(column, DELIVERY_SCHEMA.field(column), moved), file)
 
 
 def predictions_of(scenario: Scenario) -> dict[tuple[str, str], SubscriptionPrediction]:
@@ -101,10 +101,10 @@ def judged_without_spark(
 ) -> list[MeasuredRow]:
     """What the job does, in one process."""
     bounds = bounds or Bounds()
-    checked = check_files(folder, files_under(folder, "records"), SCHEMA, TIME)
+    checked = check_files(folder, files_under(folder, "records"), DELIVERY_SCHEMA, TIME)
     parts = []
     for window in windows_of(checked.good):
-        table, bad = read_window(window, COLUMNS, SCHEMA)
+        table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
         assert not bad
         parts.append(cells_of(table, window.site))
     series = series_of(pa.concat_tables(parts))

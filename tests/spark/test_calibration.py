@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from simulated_deliveries import four_classes, judged_without_spark, write_simulated
 
-from firedex.delivery_schema import SCHEMA
 from firedex.wire import Scenario
 from firedex_spark.calibrate import Calibration, calibration_of, window_sums
 from firedex_spark.calibration_estimates import ParameterEstimate
@@ -21,6 +20,7 @@ from firedex_spark.errors import NothingMatches
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import TIME, windows_of
 from firedex_spark.scenario_paths import changed
+from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.traffic_sums import CALIBRATION_COLUMNS, SUMS_ORDER, traffic_sums
 
 CORE = "network.switches.core."
@@ -50,7 +50,7 @@ def declared(true: Scenario) -> Scenario:
 def simulated(true: Scenario, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     folder = tmp_path_factory.mktemp("simulated")
     write_simulated(folder, true, publications=10_000)
-    return pq.read_table(folder, schema=SCHEMA)
+    return pq.read_table(folder, schema=DELIVERY_SCHEMA)
 
 
 def as_clients_write(table: pa.Table, *, numbered: bool) -> pa.Table:
@@ -65,13 +65,13 @@ def as_clients_write(table: pa.Table, *, numbered: bool) -> pa.Table:
         frame["publication_id"] = [f"{streams[t]}-{number[t, i]}" for t, i in keys]
     frame["publisher"] = None
     delivered = frame[frame["outcome"] == "delivered"]
-    return pa.Table.from_pandas(delivered, schema=SCHEMA, preserve_index=False)
+    return pa.Table.from_pandas(delivered, schema=DELIVERY_SCHEMA, preserve_index=False)
 
 
 def calibrated(folder: Path, table: pa.Table, scenario: Scenario) -> Calibration:
     folder.mkdir(exist_ok=True)
     pq.write_table(table, folder / "records.parquet")
-    files = check_files(folder, files_under(folder, "records"), SCHEMA, TIME)
+    files = check_files(folder, files_under(folder, "records"), DELIVERY_SCHEMA, TIME)
     sums = [window_sums(window, SWITCH_OF, None) for window in windows_of(files.good)]
     rows = [row for row in judged_without_spark(folder, scenario) if row.subscriber is not None]
     found = pa.concat_tables(sums).to_pandas()
@@ -121,9 +121,9 @@ def test_times_that_hosts_have_blurred_say_nothing_of_a_link(
     """Delays of live programs: milliseconds more or less, where a packet takes five."""
     random = np.random.default_rng(3)
     blur = pa.array(random.exponential(0.003, simulated.num_rows))
-    column = SCHEMA.get_field_index("received_at_seconds")
+    column = DELIVERY_SCHEMA.get_field_index("received_at_seconds")
     late = pc.add(simulated["received_at_seconds"], blur)
-    table = simulated.set_column(column, SCHEMA.field(column), late)
+    table = simulated.set_column(column, DELIVERY_SCHEMA.field(column), late)
     found = calibrated(tmp_path / "r", table, declared)
     links = [one for one in found.estimates if one.kind == "bandwidth_bits_per_second"]
     assert [(one.estimated, one.applied) for one in links] == [("not told", False)]
@@ -136,7 +136,7 @@ def test_rates_and_losses_are_within_their_intervals(declared: Scenario, tmp_pat
     inside = []
     for seed in range(12):
         write_simulated(tmp_path / str(seed), true, publications=1_500, seed=seed)
-        table = pq.read_table(tmp_path / str(seed), schema=SCHEMA)
+        table = pq.read_table(tmp_path / str(seed), schema=DELIVERY_SCHEMA)
         found = calibrated(tmp_path / f"again{seed}", table, declared)
         right = {"rate_per_second": 10.0, "error_rate": 0.03}
         some = [one for one in found.estimates if one.kind in right and one.applied]
@@ -194,7 +194,7 @@ def test_copies_and_the_order_of_rows_change_nothing(simulated: pa.Table) -> Non
     late = frame.assign(received_at_seconds=frame["received_at_seconds"] + 1.0)
     lost = frame.assign(received_at_seconds=np.nan, outcome="lost-on-link", wire_bytes=9)
     copies = [
-        pa.Table.from_pandas(one, schema=SCHEMA, preserve_index=False)
+        pa.Table.from_pandas(one, schema=DELIVERY_SCHEMA, preserve_index=False)
         for one in (late, lost[frame["outcome"] == "delivered"])
     ]
     doubled = pa.concat_tables([few, *copies])
@@ -220,7 +220,7 @@ def test_rows_that_contradict_themselves_do_not_count(simulated: pa.Table) -> No
         row | {"subscriber": None},
         row | {"run": None},
     ]
-    table = pa.concat_tables([few, pa.Table.from_pylist(bad, schema=SCHEMA)])
+    table = pa.concat_tables([few, pa.Table.from_pylist(bad, schema=DELIVERY_SCHEMA)])
     pd.testing.assert_frame_equal(sums_of(table), sums_of(few))
 
 
@@ -268,7 +268,7 @@ def test_topics_with_spaces_dots_and_letters_of_any_script(tmp_path: Path) -> No
         ),
     )
     write_simulated(tmp_path / "r", scenario, publications=2_000)
-    table = pq.read_table(tmp_path / "r", schema=SCHEMA)
+    table = pq.read_table(tmp_path / "r", schema=DELIVERY_SCHEMA)
     declared = changed(scenario, {"topics.*.event_bytes": 90})
     found = calibrated(tmp_path / "again", table, declared)
     assert [topic.event_bytes for topic in found.scenario.topics] == [51] * 4
@@ -287,7 +287,7 @@ def test_records_of_something_else_are_refused(simulated: pa.Table, tmp_path: Pa
 
 def test_a_broken_file_is_named_by_the_window_that_meets_it(tmp_path: Path) -> None:
     write_simulated(tmp_path, four_classes(), replications=2, publications=200)
-    files = check_files(tmp_path, files_under(tmp_path, "records"), SCHEMA, TIME)
+    files = check_files(tmp_path, files_under(tmp_path, "records"), DELIVERY_SCHEMA, TIME)
     broken = tmp_path / "replication-0001.parquet"
     raw = bytearray(broken.read_bytes())
     raw[4:2000] = bytes(1996)

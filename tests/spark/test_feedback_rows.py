@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from firedex_spark.feedback_rows import checked_feedback
-from firedex_spark.feedback_schema import FEEDBACK_SCHEMA
+from firedex_spark.schemas import FEEDBACK_SCHEMA
 
 RATING = {
     "site": "tower",

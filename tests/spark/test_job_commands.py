@@ -16,7 +16,7 @@ from simulated_deliveries import four_classes
 from firedex.wire import to_plain
 from firedex_spark import job_command, session
 from firedex_spark.command import spark
-from firedex_spark.feedback_schema import FEEDBACK_SCHEMA
+from firedex_spark.schemas import FEEDBACK_SCHEMA
 from firedex_spark.session import what_spark_says
 
 JOBS = ["fit-utility-weights", "calibrate", "plan-sites", "simulate-sweep"]

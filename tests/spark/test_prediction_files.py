@@ -11,12 +11,13 @@ from firedex.wire import Configuration, SubscriptionPrediction, to_json
 from firedex_emulation.observation import InForce, Observation
 from firedex_models import predict
 from firedex_spark.errors import NoPredictions, UnreadablePredictions
-from firedex_spark.prediction_files import SCHEMA, read_predictions, write_predictions
+from firedex_spark.prediction_files import read_predictions, write_predictions
+from firedex_spark.schemas import PREDICTION_SCHEMA
 
 
 def test_the_columns_are_the_contracts() -> None:
     own = [field.name for field in fields(SubscriptionPrediction)]
-    assert SCHEMA.names == ["site", "configuration_version", *own]
+    assert PREDICTION_SCHEMA.names == ["site", "configuration_version", *own]
 
 
 def test_configurations_plans_and_parquet_are_read(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from simulated_deliveries import (
     write_simulated,
 )
 
-from firedex.delivery_schema import SCHEMA
 from firedex.wire import to_json
 from firedex_models import predict
 from firedex_spark import record_windows
@@ -34,6 +33,7 @@ from firedex_spark.prediction_files import (
     read_predictions,
     write_predictions,
 )
+from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 from firedex_spark.validate_delays import Validation, validate_delays
 from firedex_spark.validate_stream import follow_delays
@@ -84,7 +84,7 @@ def test_order_cuts_and_copies_change_nothing(
 
 def scatter(records: Path, into: Path, parts: int) -> None:
     """The same rows in another order, in other files, some of them twice."""
-    table = pq.read_table(records, schema=SCHEMA)
+    table = pq.read_table(records, schema=DELIVERY_SCHEMA)
     random = np.random.default_rng(6)
     row = np.concatenate([np.arange(table.num_rows), random.integers(table.num_rows, size=2_000)])
     random.shuffle(row)
