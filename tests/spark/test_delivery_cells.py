@@ -24,7 +24,7 @@ from firedex_spark.errors import MissingColumns, NothingReadable, UnreadableFile
 from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import check_files
 from firedex_spark.record_windows import fixed_windows, read_window, windows_of
-from firedex_spark.schemas import DELIVERY_SCHEMA
+from firedex_spark.schemas import DELIVERY_SCHEMA as SCHEMA
 
 
 def record(number: int, **given: Any) -> DeliveryRecord:
@@ -49,7 +49,7 @@ def record(number: int, **given: Any) -> DeliveryRecord:
 
 def sums(records: list[DeliveryRecord]) -> list[dict[str, Any]]:
     rows = [dataclasses.asdict(one) for one in records]
-    return cells_of(pa.Table.from_pylist(rows, schema=DELIVERY_SCHEMA), None).to_pylist()
+    return cells_of(pa.Table.from_pylist(rows, schema=SCHEMA), None).to_pylist()
 
 
 def total(rows: list[dict[str, Any]]) -> list[int]:
@@ -102,7 +102,7 @@ def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
                 "outcome": "in-flight",
             },
         ],
-        schema=DELIVERY_SCHEMA,
+        schema=SCHEMA,
     )
     rows = cells_of(table, None).to_pylist()
     assert total(rows)[0] == 1
@@ -120,32 +120,30 @@ def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
 
 def test_what_clients_write_is_what_is_read(tmp_path: Path) -> None:
     write_records(tmp_path / "log.parquet", [record(1), record(2, published_at_seconds=None)])
-    checked = check_files(tmp_path, [tmp_path / "log.parquet"], DELIVERY_SCHEMA, TIME)
+    checked = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME)
     windows = windows_of(checked.good)
-    read = [read_window(window, DELIVERY_SCHEMA.names, DELIVERY_SCHEMA)[0] for window in windows]
+    read = [read_window(window, SCHEMA.names, SCHEMA)[0] for window in windows]
     assert [table.num_rows for table in read] == [1, 1]
     assert [window.untimed for window in windows] == [False, True]
 
 
 def test_bad_files_are_named_with_what_is_wrong(tmp_path: Path) -> None:
-    good = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=DELIVERY_SCHEMA)
+    good = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=SCHEMA)
     files = [tmp_path / name for name in ("good", "short", "lacks", "type", "text")]
     pq.write_table(good, files[0])
     files[1].write_bytes(files[0].read_bytes()[:-100])
     pq.write_table(good.drop_columns(["topic", "flow"]), files[2])
     as_text = good["priority"].cast(pa.string())
-    pq.write_table(
-        good.set_column(DELIVERY_SCHEMA.names.index("priority"), "priority", as_text), files[3]
-    )
+    pq.write_table(good.set_column(SCHEMA.names.index("priority"), "priority", as_text), files[3])
     files[4].write_text("not Parquet")
-    checked = check_files(tmp_path, files, DELIVERY_SCHEMA, TIME)
+    checked = check_files(tmp_path, files, SCHEMA, TIME)
     assert [file.path for file in checked.good] == [files[0]]
     kinds = [type(bad) for bad in checked.left_out]
     assert kinds == [UnreadableFile, MissingColumns, WrongColumnType, UnreadableFile]
     assert str(checked.left_out[1]) == f"{files[2]}: lacks topic, flow"
     assert "priority is string, not int64" in str(checked.left_out[2])
     with pytest.raises(NothingReadable, match="none of 1 files"):
-        check_files(tmp_path, files[1:2], DELIVERY_SCHEMA, TIME)
+        check_files(tmp_path, files[1:2], SCHEMA, TIME)
 
 
 def test_slices_fit_each_run_whatever_else_there_is() -> None:
@@ -156,7 +154,7 @@ def test_slices_fit_each_run_whatever_else_there_is() -> None:
     )
     table = pa.Table.from_pylist(
         [dataclasses.asdict(r) for r in (*hour, dataclasses.replace(hour[0], run="long"), month)],
-        schema=DELIVERY_SCHEMA,
+        schema=SCHEMA,
     )
     found = cells_of(table, None)
     width = {row["run"]: row["slice_seconds"] for row in found.to_pylist()}
@@ -172,10 +170,7 @@ def test_sums_of_windows_join_into_the_sums_of_all() -> None:
     ]
     rows = [dataclasses.asdict(one) for one in records]
     parts = [rows[:100], rows[100:2_000], rows[2_000:]]
-    tables = [
-        cells_of(pa.Table.from_pylist(part, schema=DELIVERY_SCHEMA), None)
-        for part in (rows, *parts)
-    ]
+    tables = [cells_of(pa.Table.from_pylist(part, schema=SCHEMA), None) for part in (rows, *parts)]
     whole = series_of(tables[0])[0].cells
     joined = [one.cells for one in series_of(pa.concat_tables(tables[1:]))]
     for name, keys in (("slices", 1), ("buckets", 2)):
@@ -186,15 +181,12 @@ def test_sums_of_windows_join_into_the_sums_of_all() -> None:
 def test_files_without_statistics_are_read_all_the_same(tmp_path: Path) -> None:
     rows = [dataclasses.asdict(record(n)) for n in (1, 2, 5_000)]
     rows.append({**dataclasses.asdict(record(9)), "published_at_seconds": None})
-    table = pa.Table.from_pylist(rows, schema=DELIVERY_SCHEMA)
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
     pq.write_table(table, tmp_path / "bare.parquet", write_statistics=False)
-    file = check_files(tmp_path, [tmp_path / "bare.parquet"], DELIVERY_SCHEMA, TIME).good[0]
+    file = check_files(tmp_path, [tmp_path / "bare.parquet"], SCHEMA, TIME).good[0]
     assert (file.groups[0].earliest, file.groups[0].latest) == (1001.0, 6000.0)
     for windows in (windows_of([file]), fixed_windows([file], 1024.0)):
-        read = [
-            read_window(window, DELIVERY_SCHEMA.names, DELIVERY_SCHEMA)[0].num_rows
-            for window in windows
-        ]
+        read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows]
         assert sum(read) == 4
     assert [window.start for window in fixed_windows([file], 1024.0) if not window.untimed] == [
         0.0,
@@ -215,14 +207,11 @@ def test_one_clock_of_1970_makes_neither_millions_of_windows_nor_one_of_everythi
         dataclasses.asdict(record(n, published_at_seconds=at, received_at_seconds=now + 30_000))
         for n, at in enumerate(times)
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=DELIVERY_SCHEMA), tmp_path / "log.parquet")
-    file = check_files(tmp_path, [tmp_path / "log.parquet"], DELIVERY_SCHEMA, TIME).good[0]
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / "log.parquet")
+    file = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME).good[0]
     assert len(fixed_windows([file], 1024.0)) <= 1 + 21
     monkeypatch.setattr(record_windows, "ROWS_OF_A_WINDOW", 500)
-    read = [
-        read_window(window, DELIVERY_SCHEMA.names, DELIVERY_SCHEMA)[0].num_rows
-        for window in windows_of([file])
-    ]
+    read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows_of([file])]
     assert sum(read) == 2_001
     assert max(read) < 1_000
 
@@ -230,9 +219,9 @@ def test_one_clock_of_1970_makes_neither_millions_of_windows_nor_one_of_everythi
 def test_the_site_of_a_path_is_as_it_was_named(tmp_path: Path) -> None:
     folder = tmp_path / "site=tower%3A7" / "day=2026-01-31"
     folder.mkdir(parents=True)
-    table = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=DELIVERY_SCHEMA)
+    table = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=SCHEMA)
     pq.write_table(table.drop_columns(["site"]), folder / "a.parquet")
-    assert check_files(tmp_path, [folder / "a.parquet"], DELIVERY_SCHEMA).good[0].site == "tower:7"
+    assert check_files(tmp_path, [folder / "a.parquet"], SCHEMA).good[0].site == "tower:7"
 
 
 def test_windows_order_and_copies_change_nothing(
@@ -241,7 +230,7 @@ def test_windows_order_and_copies_change_nothing(
     scenario = four_classes()
     write_simulated(tmp_path / "one", scenario, publications=4_000)
     whole = judged_without_spark(tmp_path / "one", scenario)
-    table = pq.read_table(tmp_path / "one", schema=DELIVERY_SCHEMA)
+    table = pq.read_table(tmp_path / "one", schema=SCHEMA)
     random = np.random.default_rng(5)
     row = np.concatenate([np.arange(table.num_rows), random.integers(table.num_rows, size=500)])
     random.shuffle(row)
