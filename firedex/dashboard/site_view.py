@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from firedex.dashboard.delivery_gaps import FlowForecast, forecasts
 from firedex.dashboard.flow_measurements import FlowKey, FlowMeasurement
 from firedex.dashboard.link_shares import Port, Shares, planned_shares, ports_on_way
 from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
@@ -33,6 +34,11 @@ class SiteView:
     def priorities(self) -> Mapping[FlowKey, int]:
         """The class of each flow."""
         return {(flow.subscriber, flow.flow): flow.priority for flow in self.configuration.flows}
+
+    @cached_property
+    def forecasts(self) -> Mapping[FlowKey, FlowForecast]:
+        """What each flow is predicted to bring."""
+        return forecasts(self.prediction.subscriptions)
 
     @cached_property
     def shares(self) -> Shares:

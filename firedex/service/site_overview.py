@@ -23,7 +23,7 @@ from firedex.wire import Network, Scenario, SubscriberRegistration, Subscription
 from firedex.wire.overview import Overview, SubscriptionView
 from firedex.wire.service_api import ServiceStatus
 
-__all__ = ["SiteOverview", "subscription_views"]
+__all__ = ["LIVE_SECONDS", "SiteOverview", "subscription_views"]
 
 FRESH_SECONDS = 0.25
 LIVE_SECONDS = 30.0
@@ -73,6 +73,7 @@ class SiteOverview:
             view,
             service.site.network,
             Told(
+                window_seconds=LIVE_SECONDS,
                 reports=[each for _, each in reports.latest_of_clients(now - LIVE_SECONDS)],
                 heartbeats=reports.heartbeats(),
                 observed=observed,

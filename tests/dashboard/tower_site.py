@@ -170,7 +170,7 @@ def _past(running: RunningService, configuration: dict[str, Any], chance: random
             reports = [from_plain(Statistics, each) for each in _reports(configuration, chance)]
             at = now - step * class_history.STEP_SECONDS
             class_history.count_in(
-                connection, reports, lambda who, flow: classes.get((who, flow)), at
+                connection, reports, lambda r: classes.get((r.subscriber, r.flow)), at
             )
 
 
