@@ -363,7 +363,7 @@ def test_the_frame_is_the_same_for_everybody_and_names_no_other_machine(
     assert 'src="http' not in text
     assert 'href="http' not in text
     assert "default-src 'self'" in page.headers["Content-Security-Policy"]
-    script = anybody.get("/dashboard/assets/dashboard.js", **{"Accept-Encoding": "gzip"})
+    script = anybody.get("/dashboard/assets/4-live.js", **{"Accept-Encoding": "gzip"})
     assert script.headers["Content-Encoding"] == "gzip"
 
 
