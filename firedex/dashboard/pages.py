@@ -40,7 +40,7 @@ def _note(name: str) -> html.P:
 def now() -> list[Component]:
     """What is getting through, and what is not."""
     return [
-        html.Div(id="figures", className="figures", **aria(live="polite")),
+        html.Div(id="figures", className="figures"),
         html.Div(
             [
                 _card("Alerts", "alerts", wide=True),

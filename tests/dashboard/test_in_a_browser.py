@@ -10,6 +10,7 @@ from dashboard_pages import Pages
 from live_site import LiveSite, served_site
 from loopback_parts import free_port
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from service_site import Client
@@ -164,6 +165,23 @@ def test_topology_shows_switches_and_a_click_what_they_do(watching: Pages, busy:
     watching.until_text("#switch-title", "Switch core")
     canvas = lambda: watching.driver.find_elements(By.CSS_SELECTOR, "#network canvas")  # noqa: E731
     watching.until(canvas, "the drawing")
+    watching.click_on("#switches .ag-row[row-id='lan'] [col-id='id']")
+    watching.until_text("#switch-title", "Switch lan")
+    place = """const box = document.querySelector("#network"), cy = box._cyreg?.cy
+        ?? [...box.querySelectorAll("*")].find((each) => each._cyreg)._cyreg.cy;
+        const at = cy.getElementById("switch core").renderedPosition();
+        const seen = cy.container().getBoundingClientRect();
+        return [at.x - seen.width / 2, at.y - seen.height / 2];"""
+
+    def clicked() -> bool:
+        x, y = watching.driver.execute_script(place)
+        box = watching.driver.find_element(By.CSS_SELECTOR, "#network canvas")
+        ActionChains(watching.driver).move_to_element_with_offset(
+            box, int(x), int(y)
+        ).click().perform()
+        return watching.text("#switch-title") == "Switch core"
+
+    watching.until(clicked, "a click on the drawing")
 
 
 def test_what_if_shows_other_numbers_before_and_the_same_after(

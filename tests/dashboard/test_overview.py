@@ -253,6 +253,8 @@ def test_the_overview_puts_it_all_together(chief: Client) -> None:
     (core,) = [each for each in seen["links"] if each["switch"] == "core"]
     assert core["reduced_since"] == first["at"], "since the first of the two, without a break"
     assert seen["late"][0]["reason_since"] == seen["alerts"][0]["since"] == first["at"]
+    (newest, *_) = chief.get("/v1/configurations").json
+    assert newest["reason"] == "network 3 switches, less bandwidth than built at core"
     history = chief.get("/v1/history").json
     assert [(step["delivered_events"], step["missing_events"]) for step in history] == [(90, 10)]
     assert chief.get("/v1/history?to_seconds=5").json == []

@@ -20,9 +20,11 @@ const inOrder = (a, b) => (a.priority ?? 99) - (b.priority ?? 99) || a.filter.lo
 async function rowsNow() {
   const whose = state.watched ? `?subscriber=${encodeURIComponent(state.watched)}` : "";
   const answer = await ask(`/v1/subscriptions${whose}`, { whole: true, more: state.tag ? { "If-None-Match": state.tag } : {} });
-  if (answer.status === 304) return state.rows;
-  state.tag = answer.headers.get("ETag");
-  return (await answer.json()).map(prepared).sort(inOrder);
+  if (answer.status !== 304) {
+    state.fetched = (await answer.json()).map(prepared).sort(inOrder);
+    state.tag = answer.headers.get("ETag");
+  }
+  return state.fetched;  // shown or not: what comes after this may fail
 }
 /* What was measured under the plan in force, within the same time as on the first page. */
 async function measuredNow() {

@@ -65,14 +65,14 @@ function drawing(network, places, loads) {
   return [...nodes, ...edges];
 }
 const stylesheet = () => [
-  { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 15, "text-valign": "bottom", "text-margin-y": 5,
+  { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 17, "text-valign": "bottom", "text-margin-y": 5,
     "text-background-color": ink("--card"), "text-background-opacity": 1, width: 24, height: 24, "background-color": ink("--soft") } },
   { selector: "node[kind='switch']", style: { shape: "round-rectangle", width: 46, height: 30, "background-color": "data(colour)",
     "text-valign": "center", "text-halign": "right", "text-margin-x": 6, "text-margin-y": 0 } },
   { selector: "node[kind='broker']", style: { shape: "diamond", width: 36, height: 36, "background-color": ink("--accent"),
     "text-valign": "center", "text-halign": "right", "text-margin-x": 6, "text-margin-y": 0 } },
   { selector: "edge", style: { width: 4, "line-color": "data(colour)", "target-arrow-color": "data(colour)", "target-arrow-shape": "data(arrow)",
-    label: "data(label)", color: ink("--ink"), "font-size": 13, "curve-style": "bezier", "text-background-color": ink("--card"), "text-background-opacity": 1 } },
+    label: "data(label)", color: ink("--ink"), "font-size": 15, "curve-style": "bezier", "text-background-color": ink("--card"), "text-background-opacity": 1 } },
 ];
 
 show.topology = async () => {
