@@ -329,9 +329,9 @@ def history() -> list[Component]:
                             "configurations",
                             [
                                 _number("version", "Plan", maxWidth=90),
-                                _column("created_at", "When", valueFormatter=TIME),
+                                _column("created_at", "When", valueFormatter=TIME, minWidth=130),
                                 _column("reason", "Why", minWidth=260, flex=2),
-                                _column("state", "State"),
+                                _column("state", "State", minWidth=100),
                                 _number("planned_seconds", "Planned in", SECONDS),
                                 _number("pushed_seconds", "Pushed in", SECONDS),
                             ],

@@ -16,6 +16,7 @@ const staff = () => ["command", "operator"].includes(state.visitor?.role);
 const sees = (page) => staff() || (state.visitor?.role === "subscriber" && page === "subscriptions");
 
 // -- how fresh it is ----------------------------------------------------------------------------
+const ageText = (age) => (age < 90 ? `${Math.floor(age)} s` : seconds(age));
 let badge = "", band = "";
 function connection(kind, text) {
   if (badge !== text) put("connection", { children: (badge = text), className: `connection ${kind}` });
@@ -27,7 +28,7 @@ function tellFreshness() {
   if (state.streaming && !state.failure && !old) connection("live", "live");
   else connection("lost", "reconnecting");
   const reason = state.failure || (state.streaming ? "an answer is awaited" : "the service does not answer");
-  const text = old ? `Not updated for ${seconds(Math.floor(age / 1000))}: ${reason}. What is below is old.` : "";
+  const text = old ? `Not updated for ${ageText(age / 1000)}: ${reason}. What is below is old.` : "";
   if (text !== band) { put("staleness", { children: (band = text), hidden: !text }); put("content", { className: text ? "old" : "" }); }
 }
 

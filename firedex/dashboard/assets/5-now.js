@@ -39,11 +39,12 @@ const alerts = (now) => (now.alerts.length
   ? make("Ul", "alerts", now.alerts.map((alert) => make("Li", alert.severity, said(alert.text, alert.since))))
   : make("P", "good", ALL_CLEAR));
 const lateOnes = (now) => (now.late.length ? table(
-  [["Filter"], ["Subscriber", "words"], ["Class"], ["Deadline"], ["p95 measured"], ["predicted"], ["Late by"], ["Why", "words"]],
+  [["Filter"], ["Subscriber", "words"], ["Late by"], ["Deadline"], ["p95 measured"], ["predicted"], ["Class"], ["Why", "words"]],
   now.late.map((one) => row([
-    cell(one.filter), cell(one.subscriber, "words"), cell(one.priority), cell(seconds(one.deadline_seconds)),
-    cell(seconds(one.delay_p95_seconds)), cell(seconds(one.predicted_delay_seconds)),
+    cell(one.filter), cell(one.subscriber, "words"),
     cell(known(one.late_by_seconds) ? seconds(one.late_by_seconds) : "never comes", "late"),
+    cell(seconds(one.deadline_seconds)), cell(seconds(one.delay_p95_seconds)),
+    cell(seconds(one.predicted_delay_seconds)), cell(one.priority),
     cell(said(one.reason || "", one.reason_since), "words")]))) : nothing("None."));
 const classes = (now) => (now.classes.length ? table(
   [["Class"], ["Subscriptions"], ["Mean delay"], ["predicted"], ["p95"], ["predicted"], ["Success"], ["predicted"]],
