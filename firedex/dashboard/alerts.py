@@ -100,8 +100,8 @@ def alerts(
     if trouble is not None:
         text = f"the network does not follow the plan: {trouble.error}"
         said.append(Alert(severity="urgent", text=text, since=trouble.since))
-    said += _of_lateness(late)
     said += _of_deliveries(deliveries)
+    said += _of_lateness(late)
     explained = {one.reason for one in late}
     for link in links:
         wrong = link_trouble(link)

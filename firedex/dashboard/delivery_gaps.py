@@ -37,6 +37,7 @@ class SilentFlow:
     """Nothing came, though ``expected_per_second`` was predicted."""
 
     subscriber: str
+    flow: int
     priority: int
     expected_per_second: float
 
@@ -91,6 +92,7 @@ def silent_flows(
             silent.append(
                 SilentFlow(
                     subscriber=subscriber,
+                    flow=flow,
                     priority=forecast.priority,
                     expected_per_second=forecast.delivered_per_second,
                 )

@@ -13,7 +13,7 @@ from firedex.dashboard.flow_measurements import (
     flow_measurements,
 )
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
-from firedex.dashboard.link_shares import link_rows
+from firedex.dashboard.link_shares import Port, link_rows
 from firedex.dashboard.site_view import SiteView
 from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
 from firedex.wire.overview import Overview
@@ -42,7 +42,7 @@ class Told:
     reports: Iterable[Statistics] = ()
     heartbeats: Iterable[KeptHeartbeat] = ()
     observed: Observed = field(default_factory=Observed)
-    reduced_since: Mapping[str, datetime] = field(default_factory=dict)
+    reduced_since: Mapping[Port, datetime] = field(default_factory=dict)
 
 
 def overview(
@@ -92,10 +92,14 @@ def overview(
         for link in links
         if (trouble := link_trouble(link)) is not None
     }
-    late = with_reasons(view.late(measured), view.ways, troubles)
+    deliveries = _deliveries(
+        view, measured, told.window_seconds, _age(status.in_force_since, now_seconds)
+    )
+    silent = {(flow.subscriber, flow.flow) for flow in deliveries.silent}
+    late = with_reasons(view.late(measured, silent), view.ways, troubles)
     return Overview(
         **common,  # type: ignore[arg-type]
-        utility=view.utility(measured),
+        utility=view.utility(measured, silent),
         classes=classes,
         late=tuple(late[:MOST_LATE]),
         late_in_all=len(late),
@@ -107,9 +111,7 @@ def overview(
             links=links,
             classes=classes,
             parts=parts,
-            deliveries=_deliveries(
-                view, measured, told.window_seconds, _age(status.in_force_since, now_seconds)
-            ),
+            deliveries=deliveries,
         ),
     )
 

@@ -130,14 +130,14 @@ def put_network(connection: Connection, number: int, network: Network, site: Sce
     write_setting(connection, "network", to_json(network), number)
     whole = port_bandwidths(site.network)
     reduced = {
-        port[0]
+        port
         for port, bandwidth in port_bandwidths(network).items()
         if bandwidth < whole.get(port, bandwidth)
     }
     return Entry(
         action="network",
-        subject=f"{len(known)} switches{_less(sorted(reduced))}",
-        detail={"reduced": sorted(reduced)} if reduced else None,
+        subject=f"{len(known)} switches{_less(sorted({switch for switch, _ in reduced}))}",
+        detail={"reduced": [list(port) for port in sorted(reduced, key=str)]} if reduced else None,
     )
 
 

@@ -18,6 +18,7 @@ from service_site import Client
 from firedex.dashboard_browser import console_errors, requested_addresses
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.long]
+BUSY = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
 ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
 
 
@@ -78,7 +79,10 @@ def test_a_subscription_of_the_library_appears(watching: Pages, busy: LiveSite) 
     watching.visit("subscriptions", busy.token)
     watching.until(lambda: watching.cell(ALARM, "priority"), "what was there")
     assert watching.cell("crew-new camera/#", "priority") == ""
+    watching.intercept("/v1/deviations", BUSY)
     busy.subscriber("crew-new", camera=3.0)
+    watching.until_text("#staleness", "Not updated for")
+    watching.let_through()  # what came while the rest was refused is not lost
     watching.until(lambda: watching.cell("crew-new camera/#", "weight") == "3", "the new one")
     row = "crew-new camera/#"
     watching.until(lambda: watching.cell(row, "delay_p95_seconds"), "its measured delay")
@@ -236,8 +240,7 @@ def test_nothing_is_applied_but_what_was_answered(deciding: Pages, quiet: LiveSi
     deciding.type("weight", "31")
     deciding.until_text("#preview", "inputs have changed")
     assert not deciding.can_apply(), "for other inputs"
-    broken = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
-    deciding.intercept("/v1/what-if", broken)
+    deciding.intercept("/v1/what-if", BUSY)
     deciding.click("preview-change")
     deciding.until_text("#preview", "cannot be applied")
     deciding.until_text("#refusal", "busy")
@@ -270,7 +273,7 @@ def test_the_shape_of_a_utility_is_changed(deciding: Pages, quiet: LiveSite) -> 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ("() => Promise.resolve(new Response('{}', {status: 503}))", "cannot answer now (503)"),
+        (BUSY, "cannot answer now (503)"),
         ("() => Promise.resolve(new Response('{}', {status: 429}))", "asked too often"),
         ("() => Promise.reject(new TypeError('gone'))", "does not answer"),
         ("(real) => new Promise((done) => setTimeout(done, 8000)).then(real)", "is awaited"),
@@ -308,6 +311,9 @@ def test_a_subscriber_sees_its_own_wherever_it_comes_in(watching: Pages, busy: L
         assert watching.driver.current_url.endswith("/dashboard/subscriptions")
         assert not watching.shown("to-now")
         assert not watching.shown("phase-form")
+    watching.visit("", busy.service.token("sensor", "publisher", "p0"))
+    watching.until_text("#own", "nothing to see here")
+    assert not watching.shown("page-now")
 
 
 @pytest.mark.refused

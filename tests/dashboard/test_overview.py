@@ -12,12 +12,14 @@ from service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subs
 from firedex.dashboard.flow_measurements import FlowMeasurement, class_rows, flow_measurements
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.link_shares import link_rows, planned_shares
+from firedex.dashboard.site_view import SiteView
 from firedex.planning import plan_scenario
 from firedex.service.class_history import count_in, step_seconds
 from firedex.service.configuration_difference import difference
 from firedex.service.running import RunningService
 from firedex.wire import (
     ClassPrediction,
+    Configuration,
     Flow,
     Heartbeat,
     Network,
@@ -191,7 +193,7 @@ def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
         slower,
         scenario.network,
         shares,
-        reduced_since={"floor": WHEN},
+        reduced_since={("floor", None): WHEN},
         topology=topology,
         statistics=statistics,
     )
@@ -201,6 +203,40 @@ def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
     assert by_port["core", "floor"].reduced_since is None
     assert by_port["floor", None].reduced_since == WHEN
     assert by_port["floor", None].classes[0].bits_per_second is None
+
+
+def test_what_never_comes_is_late_and_worth_nothing() -> None:
+    wanted = subscriber("crew", {"smoke/#": 1.0, "heat/#": 1.0}, switch="core")["subscriber"]
+    wanted["subscriptions"][0]["deadline_seconds"] = 5.0
+    topics = {"smoke/1": 10.0, "heat/1": 10.0}
+    scenario = from_plain(
+        Scenario,
+        {
+            "name": "silence",
+            "topics": [{"name": name, "event_bytes": 100} for name in topics],
+            "network": NETWORK,
+            "publishers": [publisher("p0", topics)["publisher"] | {"switch": "core"}],
+            "subscribers": [wanted],
+        },
+    )
+    prediction = plan_scenario(scenario).table.to_prediction()
+    flows = {row.filter: (row.subscriber, row.flow) for row in prediction.subscriptions}
+    assert len(set(flows.values())) == 2
+    configuration = Configuration(
+        version=1, created_at=WHEN, broker="edge", reason="test", flows=(), prediction=prediction
+    )
+    view = SiteView(configuration=configuration, prediction=prediction, scenario=scenario)
+    came = FlowMeasurement(
+        delivered=50, missing=0, window_seconds=5.0, delay_mean_seconds=0.1, delay_p95_seconds=0.2
+    )
+    measured = {flows["heat/#"]: came}
+    assert view.utility(measured).measured == pytest.approx(1.0)
+    assert view.late(measured) == []
+    silent = {flows["smoke/#"]}
+    assert view.utility(measured, silent).measured == pytest.approx(0.5)
+    (never,) = view.late(measured, silent)
+    assert (never.filter, never.late_by_seconds) == ("smoke/#", None)
+    assert view.forecasts[flows["smoke/#"]].delivered_per_second == pytest.approx(10.0)
 
 
 # -- through the service's interface ---------------------------------------------------------------

@@ -23,6 +23,7 @@ function connection(kind, text) {
 }
 function tellFreshness() {
   if (!state.visitor) return;
+  if (!state.page) { connection("", "signed in"); return; }
   const age = performance.now() - state.renewed;
   const old = age > OLD_MILLISECONDS;
   if (state.streaming && !state.failure && !old) connection("live", "live");

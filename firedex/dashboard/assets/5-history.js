@@ -74,9 +74,11 @@ const moveTable = (moves, before, after, most) => table(
   byDistance(moves).slice(0, most).map((move) => row([cell(move.filter), cell(move.subscriber, "words"),
     cell(move.priority_before ?? "–"), cell(move.priority_after ?? "–"), cell(exactShare(move.drop_rate_before)), cell(exactShare(move.drop_rate_after))])));
 async function showDifference(record) {
+  state.compared = record.version;
   const before = Math.max(0, ...(state.records || []).filter((each) => each.version < record.version && each.state !== "failed").map((each) => each.version));
   if (!before) { put("difference", { children: nothing(`Plan ${record.version} is the first: ${record.reason}.`) }); return; }
   const { flows, subscriptions: moves } = await ask(`/v1/configurations/${before}/difference/${record.version}`);
+  if (state.compared !== record.version) return;  // another was chosen meanwhile
   const failed = record.error ? `; failed: ${record.error}` : "";
   const told = `From plan ${before} to plan ${record.version} (${record.reason}${failed}): ${flows.length} flows and ${moves.length} subscriptions differ.`;
   put("difference", { children: [make("P", "", told), moves.length ? moveTable(moves, "before", "after", MOST_MOVES) : ""] });
