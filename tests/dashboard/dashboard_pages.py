@@ -21,13 +21,16 @@ class Pages:
 
     def visit(self, page: str = "", token: str | None = None) -> None:
         """Go to a page as the bearer of ``token``, signed in already."""
-        self.driver.get(f"{self.url}/dashboard/{page}")
-        if token is not None:
-            self.driver.execute_script(
-                "sessionStorage.clear(); sessionStorage.setItem('firedex-token', arguments[0]);",
-                token,
-            )
+        if token is None:
             self.driver.get(f"{self.url}/dashboard/{page}")
+            return
+        # Before any script of the page: none may ask with the token of whoever looked before.
+        source = f"sessionStorage.clear(); sessionStorage.setItem('firedex-token', '{token}');"
+        script = self.driver.execute_cdp_cmd(
+            "Page.addScriptToEvaluateOnNewDocument", {"source": source}
+        )
+        self.driver.get(f"{self.url}/dashboard/{page}")
+        self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
     def go(self, page: str) -> None:
         """By the link in the header."""
