@@ -1,5 +1,6 @@
 """What the dashboard must show, in a real browser against real parts on loopback."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -86,6 +87,25 @@ def test_a_subscription_of_the_library_appears(watching: Pages, busy: LiveSite) 
     watching.until(lambda: watching.cell("crew-new camera/#", "weight") == "3", "the new one")
     row = "crew-new camera/#"
     watching.until(lambda: watching.cell(row, "delay_p95_seconds"), "its measured delay")
+
+
+def test_pages_that_nobody_sees_hold_up_no_other(watching: Pages, busy: LiveSite) -> None:
+    """A browser has six connections to a service, and an event stream takes one."""
+    first, began = watching.driver.current_window_handle, time.monotonic()
+    for _ in range(8):
+        watching.visit("", busy.token)
+        watching.until_text("#connection", "live")
+    for _ in range(8):
+        watching.driver.switch_to.new_window("tab")
+        watching.visit("", busy.token)
+        watching.until_text("#connection", "live")
+    assert time.monotonic() - began < 16 * 5
+    for tab in watching.driver.window_handles:
+        if tab != first:
+            watching.driver.switch_to.window(tab)
+            watching.driver.close()
+    watching.driver.switch_to.window(first)
+    watching.until_text("#connection", "live")
 
 
 def test_a_killed_client_shows_as_stale(watching: Pages, busy: LiveSite) -> None:

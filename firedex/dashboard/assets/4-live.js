@@ -53,10 +53,17 @@ function failed(error) {
   const wait = Math.min(500 * 2 ** state.failures++, LONGEST_WAIT_MILLISECONDS);
   state.notBefore = performance.now() + Math.max(wait, 1000 * Math.min(error.retrySeconds || 0, 30));
 }
+/* A browser has six connections to a service. A stream holds one: pages that nobody sees, and those
+   that were left and are kept by the browser, let go of it. */
+const visible = () => new Promise((done) => {
+  if (document.hidden) document.addEventListener("visibilitychange", () => done(), { once: true }); else done();
+});
 async function listen(run) {
   for (let wait = 250; state.run === run; wait = Math.min(wait * 2, LONGEST_WAIT_MILLISECONDS)) {
+    await visible();
+    const stream = (state.stream = new AbortController());
     try {
-      const answer = await fetch("/v1/events", { headers: headers(), cache: "no-store", signal: run.signal });
+      const answer = await fetch("/v1/events", { headers: headers(), cache: "no-store", signal: AbortSignal.any([run.signal, stream.signal]) });
       if (answer.status === 401) { tokenRefused(); return; }
       if (!answer.ok) throw new Refused(answer.status, "");
       state.streaming = true;
@@ -135,7 +142,9 @@ function visit(page, later) {
   Object.assign(state, { later, page: PAGES.includes(page) ? page : "now" });
   if (!first) { if (state.visitor) open(); return; }
   setInterval(() => { refresh(); tellFreshness(); }, TICK_MILLISECONDS);
-  document.addEventListener("visibilitychange", refresh);
+  document.addEventListener("visibilitychange", () => { if (document.hidden) state.stream?.abort(); else refresh(); });
+  window.addEventListener("pagehide", () => { state.run?.abort(); state.run = null; });
+  window.addEventListener("pageshow", (event) => { if (event.persisted) start(); });
   start();
 }
 
