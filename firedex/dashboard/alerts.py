@@ -1,18 +1,20 @@
 """What somebody should know, in words: the most urgent first. Pure.
 
 A late subscription is said together with why, if the network says why: a link on its way that has
-lost bandwidth, or that has more to carry than it can.
+lost bandwidth, or that has more to carry than it can. Nothing is left unsaid that would make
+silence a false all-clear: parts never heard of, and deliveries that were predicted and do not come.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, tzinfo
+from dataclasses import dataclass, replace
+from datetime import datetime
 
+from firedex.dashboard.delivery_gaps import ShortFlow, SilentFlow
 from firedex.dashboard.link_shares import Port
 from firedex.dashboard.wording import (
-    clock_text,
     filter_words,
     loss_text,
+    rate_text,
     seconds_text,
     share_text,
 )
@@ -25,7 +27,7 @@ from firedex.wire.overview import (
 )
 from firedex.wire.service_api import PushTrouble
 
-__all__ = ["alerts", "link_trouble", "with_reasons"]
+__all__ = ["Deliveries", "LinkTrouble", "alerts", "link_trouble", "with_reasons"]
 
 MOST_LATE_ALERTS = 5
 MUCH_SLOWER = 3.0
@@ -35,59 +37,76 @@ FULL = 1.0
 RANKS = {"urgent": 0, "warning": 1, "note": 2}
 
 
-def link_trouble(link: LinkNow, now: datetime, zone: tzinfo | None = None) -> str | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTrouble:
+    """What is wrong with a link, and since when, if that was said."""
+
+    text: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliveries:
+    """What comes, beside what was predicted. ``measured``: anything was reported at all."""
+
+    measured: bool
+    predicted_per_second: float
+    window_seconds: float
+    silent: Sequence[SilentFlow] = ()
+    short: Sequence[ShortFlow] = ()
+    all_silent: bool = False
+
+
+def link_trouble(link: LinkNow) -> LinkTrouble | None:
     """What is wrong with a link, if anything."""
     whole = link.full_bandwidth_bits_per_second
     if link.bandwidth_bits_per_second < whole:
         lost = loss_text(1 - link.bandwidth_bits_per_second / whole)
-        since = link.reduced_since
-        when = f" since {clock_text(since, now, zone)}" if since else ""
-        return f"link {link.name} has lost {lost} its bandwidth{when}"
+        return LinkTrouble(
+            text=f"link {link.name} has lost {lost} its bandwidth", since=link.reduced_since
+        )
     if link.planned_load > FULL:
-        return f"link {link.name} would need {share_text(link.planned_load)} of its bandwidth"
+        needed = share_text(link.planned_load)
+        return LinkTrouble(text=f"link {link.name} would need {needed} of its bandwidth")
     return None
 
 
 def with_reasons(
     late: Iterable[LateSubscription],
     ways: Mapping[str, tuple[Port, ...]],
-    troubles: Mapping[Port, str],
+    troubles: Mapping[Port, LinkTrouble],
 ) -> list[LateSubscription]:
     """Late subscriptions with the first trouble on their way."""
-    return [
-        replace(
-            one,
-            reason=next(
-                (troubles[port] for port in ways.get(one.subscriber, ()) if port in troubles),
-                one.reason,
-            ),
+    explained = []
+    for one in late:
+        why = next((troubles[p] for p in ways.get(one.subscriber, ()) if p in troubles), None)
+        explained.append(
+            one if why is None else replace(one, reason=why.text, reason_since=why.since)
         )
-        for one in late
-    ]
+    return explained
 
 
 def alerts(
     *,
-    now: datetime,
     trouble: PushTrouble | None,
     late: Sequence[LateSubscription],
     links: Sequence[LinkNow],
     classes: Iterable[ClassNow],
     parts: Iterable[PartHealth],
-    zone: tzinfo | None = None,
+    deliveries: Deliveries | None,
 ) -> tuple[Alert, ...]:
-    """All there are to say."""
+    """All there are to say; ``deliveries``: none while no plan is in force."""
     said: list[Alert] = []
     if trouble is not None:
-        since = clock_text(trouble.since, now, zone)
-        text = f"the network does not follow the plan since {since}: {trouble.error}"
-        said.append(Alert(severity="urgent", text=text))
+        text = f"the network does not follow the plan: {trouble.error}"
+        said.append(Alert(severity="urgent", text=text, since=trouble.since))
+    said += _of_deliveries(deliveries)
     said += _of_lateness(late)
     explained = {one.reason for one in late}
     for link in links:
-        text = link_trouble(link, now, zone) or ""
-        if text and text not in explained:
-            said.append(Alert(severity="warning", text=text))
+        wrong = link_trouble(link)
+        if wrong and wrong.text not in explained:
+            said.append(Alert(severity="warning", text=wrong.text, since=wrong.since))
     said += _of_parts(parts)
     said += _of_classes(classes)
     return tuple(sorted(said, key=lambda alert: RANKS[alert.severity]))
@@ -96,39 +115,84 @@ def alerts(
 def _of_lateness(late: Sequence[LateSubscription]) -> Iterable[Alert]:
     """One for each filter; its worst subscriber speaks for the others."""
     worst: dict[str, LateSubscription] = {}
-    others: dict[str, int] = {}
+    whose: dict[str, list[str]] = {}
     for one in late:
         worst.setdefault(one.filter, one)
-        others[one.filter] = others.get(one.filter, -1) + 1
+        whose.setdefault(one.filter, []).append(one.subscriber)
     for name, one in list(worst.items())[:MOST_LATE_ALERTS]:
-        whom = one.subscriber
-        if others[name]:
-            whom += f" and {others[name]} more"
         how = "does not arrive"
         if one.late_by_seconds is not None:
             predicted = "" if one.delay_p95_seconds is not None else "predicted to be "
             how = f"is {predicted}{seconds_text(one.late_by_seconds)} late"
         why = f": {one.reason}" if one.reason else ""
-        text = f"{filter_words(name)} {how} for {whom}{why}"
-        yield Alert(severity="urgent", text=text)
+        text = f"{filter_words(name)} {how} for {_names(whose[name])}{why}"
+        yield Alert(severity="urgent", text=text, since=one.reason_since)
     if len(worst) > MOST_LATE_ALERTS:
         more = len(worst) - MOST_LATE_ALERTS
         yield Alert(severity="urgent", text=f"{more} more filters miss their deadline")
 
 
+def _names(subscribers: Sequence[str]) -> str:
+    first, *others = dict.fromkeys(subscribers)
+    return f"{first} and {len(others)} more" if others else first
+
+
+def _of_deliveries(found: Deliveries | None) -> Iterable[Alert]:
+    if found is None:
+        yield Alert(severity="note", text="no plan is in force yet")
+        return
+    if found.predicted_per_second <= 0:
+        yield Alert(severity="note", text="nothing is expected: nobody publishes what is wanted")
+    elif found.all_silent:
+        text = (
+            f"nothing is delivered to anybody: {rate_text(found.predicted_per_second)} were "
+            f"predicted, none was reported for {seconds_text(found.window_seconds)}"
+        )
+        yield Alert(severity="urgent", text=text)
+        return
+    elif not found.measured:
+        yield Alert(severity="note", text="nothing has been measured under this plan yet")
+    silent: dict[int, list[SilentFlow]] = {}
+    for flow in found.silent:
+        silent.setdefault(flow.priority, []).append(flow)
+    for priority, flows in sorted(silent.items()):
+        expected = rate_text(sum(flow.expected_per_second for flow in flows))
+        whom = _names([flow.subscriber for flow in flows])
+        text = f"nothing of class {priority} reaches {whom}: {expected} were predicted"
+        yield Alert(severity="urgent", text=text)
+    short: dict[int, list[ShortFlow]] = {}
+    for one in found.short:
+        short.setdefault(one.priority, []).append(one)
+    for priority, those in sorted(short.items()):
+        worst = those[0]
+        text = (
+            f"only {share_text(worst.success_rate)} of class {priority} reaches "
+            f"{_names([one.subscriber for one in those])}: "
+            f"{share_text(worst.predicted_success_rate)} was predicted"
+        )
+        yield Alert(severity="urgent", text=text)
+
+
 def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
-    silent = []
+    silent, unheard = [], []
     for part in parts:
+        name = part.part if part.part == part.kind else f"{part.kind} {part.part}"
         if part.state == "trouble":
-            name = part.part if part.part == part.kind else f"{part.kind} {part.part}"
-            text = f"{name}: {part.detail or 'not well'}"
-            yield Alert(severity="urgent", text=text)
-        elif part.state == "stale" and part.kind == "client":
-            silent.append(part)
+            yield Alert(severity="urgent", text=f"{name}: {part.detail or 'not well'}")
+        elif part.kind == "client":
+            silent += [part] if part.state == "stale" else []
+            unheard += [part] if part.state == "unknown" else []
         elif part.state == "stale":
             ago = seconds_text(part.seconds_ago or 0.0)
-            name = part.part if part.part == part.kind else f"{part.kind} {part.part}"
             yield Alert(severity="urgent", text=f"{name} has not been heard for {ago}")
+        elif part.state == "unknown" and part.detail:
+            yield Alert(severity="note", text=f"{name}: {part.detail}")
+        elif part.state == "unknown":
+            yield Alert(severity="warning", text=f"{name} has never been heard of")
+    if unheard:
+        have = "have" if len(unheard) > 1 else "has"
+        who = _names([part.part for part in unheard])
+        yield Alert(severity="note", text=f"client {who} {have} never been heard of")
     if len(silent) > MOST_LATE_ALERTS:
         yield Alert(severity="warning", text=f"{len(silent)} clients have not been heard lately")
         return

@@ -17,6 +17,7 @@ class FlowMeasurement:
 
     delivered: int
     missing: int
+    window_seconds: float = 0.0
     delay_mean_seconds: float | None
     delay_p95_seconds: float | None
 
@@ -27,17 +28,23 @@ class FlowMeasurement:
         return self.delivered / total if total else None
 
 
-def flow_measurements(reports: Iterable[Statistics]) -> dict[FlowKey, FlowMeasurement]:
-    """The last report of each flow by its own subscriber."""
+def flow_measurements(
+    reports: Iterable[Statistics], version: int
+) -> dict[FlowKey, FlowMeasurement]:
+    """The last report of each flow by its own subscriber, if it was made under ``version``.
+
+    Under another one, a flow of the same number may have had another class and other filters.
+    """
     return {
         (report.subscriber, report.flow): FlowMeasurement(
             delivered=sum(count.delivered_events or 0 for count in report.topics),
             missing=sum(count.missing_events or 0 for count in report.topics),
+            window_seconds=report.window_seconds,
             delay_mean_seconds=report.delay_mean_seconds,
             delay_p95_seconds=report.delay_p95_seconds,
         )
         for report in reports
-        if report.reporter == report.subscriber
+        if report.reporter == report.subscriber and report.configuration_version == version
     }
 
 

@@ -1,6 +1,7 @@
 """Which parts are well, as their heartbeats and the controller say. Pure."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 from firedex.wire import NetworkTopology
 from firedex.wire.overview import PartHealth
@@ -11,13 +12,14 @@ __all__ = ["MISSED_BEATS", "controller_health", "heartbeat_health", "switch_heal
 MISSED_BEATS = 3
 """A part that was silent for so many of its own intervals is stale."""
 USUAL_SECONDS = 5.0
+NEEDED: tuple[Literal["broker", "gateway"], ...] = ("broker", "gateway")
 ORDER = ("broker", "gateway", "service", "controller", "switch", "client")
 
 
 def heartbeat_health(
     heartbeats: Iterable[KeptHeartbeat], subscribers: Iterable[str]
 ) -> tuple[PartHealth, ...]:
-    """Every part that was ever heard, and every subscriber that never was.
+    """Every part that was ever heard; a broker, a gateway and every subscriber that never was.
 
     A subscriber that is no longer registered is nobody's concern.
     """
@@ -39,15 +41,24 @@ def heartbeat_health(
             )
         )
     parts += [PartHealth(part=name, kind="client", state="unknown") for name in registered]
+    heard = {part.kind for part in parts}
+    parts += [
+        PartHealth(part=kind, kind=kind, state="unknown") for kind in NEEDED if kind not in heard
+    ]
     return tuple(sorted(parts, key=lambda part: (ORDER.index(part.kind), part.part)))
 
 
-def controller_health(asked: bool, error: str | None) -> PartHealth:
+def controller_health(asked: bool, error: str | None, answered: bool) -> PartHealth:
     """The controller, by whether it answered; ``asked``: there is one at all."""
     if not asked:
         return PartHealth(
-            part="controller", kind="controller", state="unknown", detail="none: plans only"
+            part="controller",
+            kind="controller",
+            state="unknown",
+            detail="none is set, plans are made and no switch is told",
         )
+    if not error and not answered:
+        return PartHealth(part="controller", kind="controller", state="unknown")
     return PartHealth(
         part="controller",
         kind="controller",

@@ -33,7 +33,9 @@ def layout(actions: Iterable[str]) -> html.Div:
             html.A("Skip to the content", href="#content", className="skip"),
             _header(),
             _sign_in(),
+            html.P(id="staleness", className="refusal", role="status", hidden=True),
             html.P(id="refusal", className="refusal", role="alert", hidden=True),
+            html.P(id="own", className="own", hidden=True),
             html.Main(
                 [
                     html.Section(pages.now(), id="page-now", hidden=True),

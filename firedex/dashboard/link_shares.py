@@ -93,13 +93,13 @@ def link_rows(
     built: Network,
     planned: Shares,
     *,
-    reduced_since: Mapping[str, datetime],
+    reduced_since: Mapping[Port, datetime],
     topology: NetworkTopology | None = None,
     statistics: NetworkStatistics | None = None,
 ) -> tuple[LinkNow, ...]:
     """Every port that carries anything, or to hosts that has lost bandwidth, the fullest first.
 
-    ``built``: the network as the site was built. ``reduced_since``: when each switch's bandwidth
+    ``built``: the network as the site was built. ``reduced_since``: when each port's bandwidth
     was last said to be less.
     """
     bandwidths, full = port_bandwidths(network), port_bandwidths(built)
@@ -117,7 +117,7 @@ def link_rows(
                 towards=there,
                 bandwidth_bits_per_second=bandwidth,
                 full_bandwidth_bits_per_second=whole,
-                reduced_since=reduced_since.get(switch) if bandwidth < whole else None,
+                reduced_since=reduced_since.get(port) if bandwidth < whole else None,
                 classes=tuple(
                     ClassShare(
                         priority=priority,

@@ -17,6 +17,7 @@ THEME = (
     "accentColor: 'var(--accent)'})"
 )
 TIME = {"function": "firedexClock(params.value)"}
+UTILITIES = ["log", "linear", "capped", "power", "piecewise-linear"]
 
 
 def aria(**attributes: str) -> Any:
@@ -32,15 +33,19 @@ def _card(title: str, name: str, *before: Component, wide: bool = False) -> html
     )
 
 
+def _note(name: str) -> html.P:
+    return html.P(id=name, className="legend")
+
+
 def now() -> list[Component]:
     """What is getting through, and what is not."""
     return [
-        html.Div(id="figures", className="figures", **aria(live="polite")),
+        html.Div(id="figures", className="figures"),
         html.Div(
             [
                 _card("Alerts", "alerts", wide=True),
                 _card("Miss their deadline", "late", wide=True),
-                _card("Classes", "classes", wide=True),
+                _card("Classes", "classes", _note("classes-note"), wide=True),
                 _card("Links", "links"),
                 _card("Health", "parts"),
             ],
@@ -145,13 +150,14 @@ def subscriptions() -> list[Component]:
             "Late",
             {"function": "params.value ? 'late' : ''"},
             sort="desc",
-            sortIndex=0,
-            minWidth=105,
+            minWidth=100,
+            maxWidth=100,
             cellClassRules={"late": "params.value"},
         ),
-        _number("priority", "Class", sort="asc", sortIndex=1),
+        _number("priority", "Class", maxWidth=90),
         _column("filter", "Filter", minWidth=170, flex=2),
         _column("subscriber", "Subscriber", minWidth=110, flex=1),
+        _column("utility_words", "Utility", minWidth=90),
         _number("weight", "Weight"),
         _number("deadline_seconds", "Deadline", SECONDS),
         _number("delay_p95_seconds", "p95 measured", SECONDS),
@@ -169,6 +175,7 @@ def subscriptions() -> list[Component]:
                             "Find (any words; sort by a click on a heading)", htmlFor="find"
                         ),
                         dcc.Input(id="find", type="text", placeholder="floor/7 crew"),
+                        _note("subscriptions-note"),
                         _grid(
                             "subscriptions",
                             columns,
@@ -193,6 +200,16 @@ def _change_form() -> html.Section:
         [
             html.H2("Change a subscription"),
             html.P("Choose one in the table.", id="chosen"),
+            html.Label("Its utility: how worth grows with success", htmlFor="kind"),
+            dcc.RadioItems(id="kind", options=UTILITIES, inline=True),
+            html.Div(
+                [
+                    html.Label(id="shape-label", htmlFor="shape"),
+                    dcc.Input(id="shape", type="text"),
+                ],
+                id="shape-field",
+                hidden=True,
+            ),
             html.Label("Weight of its utility", htmlFor="weight"),
             dcc.Input(id="weight", type="number", min=0, step="any"),
             html.Label("Deadline in seconds (empty: none)", htmlFor="deadline"),
@@ -243,7 +260,7 @@ def _preview() -> html.Section:
             html.Div(id="preview", **aria(live="polite")),
             html.Div(
                 [
-                    html.Button("Apply", id="apply", className="main"),
+                    html.Button("Apply", id="apply", className="main", disabled=True),
                     html.Button("Discard", id="discard"),
                 ],
                 className="buttons",
@@ -276,11 +293,12 @@ def history() -> list[Component]:
                         ),
                         html.Label("until (hours:minutes; empty: now)", htmlFor="until"),
                         dcc.Input(id="until", type="text", debounce=True, placeholder="14:02"),
+                        _note("until-note"),
                         dcc.Graph(
                             id="replay",
-                            figure={"data": [], "layout": {"height": 360}},
+                            figure={"data": [], "layout": {"height": 400}},
                             config={"displayModeBar": False, "responsive": True},
-                            style={"height": "400px"},
+                            style={"height": "420px"},
                         ),
                         html.Label("Moment", htmlFor="moment", id="moment-label"),
                         dcc.Slider(
@@ -311,11 +329,17 @@ def history() -> list[Component]:
                             "configurations",
                             [
                                 _number("version", "Plan", maxWidth=90),
-                                _column("created_at", "When", valueFormatter=TIME),
-                                _column("reason", "Why", minWidth=260, flex=2),
-                                _column("state", "State"),
-                                _number("planned_seconds", "Planned in", SECONDS),
-                                _number("pushed_seconds", "Pushed in", SECONDS),
+                                _column(
+                                    "created_at",
+                                    "When",
+                                    valueFormatter=TIME,
+                                    minWidth=130,
+                                    maxWidth=150,
+                                ),
+                                _column("reason", "Why", minWidth=260, tooltipField="reason"),
+                                _column("state", "State", minWidth=100, maxWidth=110),
+                                _number("planned_seconds", "Planned in", SECONDS, maxWidth=120),
+                                _number("pushed_seconds", "Pushed in", SECONDS, maxWidth=120),
                             ],
                             "String(params.data.version)",
                             "Configurations",

@@ -21,6 +21,16 @@ __all__ = ["dashboard"]
 
 ASSETS = Path(__file__).parent / "assets"
 WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
+TYPED = (
+    ("kind", "value"),
+    ("weight", "value"),
+    ("shape", "value"),
+    ("deadline", "value"),
+    ("phase", "value"),
+    ("incident-title", "value"),
+)
+"""What a change is made of; what is applied must be what they were when it was asked about."""
+INPUTS = tuple(State(*one) for one in TYPED)
 ACTIONS: tuple[tuple[str, tuple[Input, ...], tuple[State, ...]], ...] = (
     ("go", (Input("address", "pathname"),), (State("address", "search"), State("later", "data"))),
     (
@@ -34,14 +44,11 @@ ACTIONS: tuple[tuple[str, tuple[Input, ...], tuple[State, ...]], ...] = (
     (
         "previewSubscription",
         (Input("preview-change", "n_clicks"), Input("preview-removal", "n_clicks")),
-        (State("weight", "value"), State("deadline", "value")),
+        INPUTS,
     ),
-    (
-        "previewPhase",
-        (Input("preview-phase", "n_clicks"),),
-        (State("phase", "value"), State("incident-title", "value")),
-    ),
-    ("apply", (Input("apply", "n_clicks"),), ()),
+    ("previewPhase", (Input("preview-phase", "n_clicks"),), INPUTS),
+    ("edit", tuple(Input(*one) for one in TYPED), ()),
+    ("apply", (Input("apply", "n_clicks"),), INPUTS),
     ("discard", (Input("discard", "n_clicks"),), ()),
     ("findSubscriptions", (Input("find", "value"),), ()),
     ("exportSubscriptions", (Input("export-subscriptions", "n_clicks"),), ()),

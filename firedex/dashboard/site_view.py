@@ -3,12 +3,13 @@
 Made once for each configuration; what clients and switches say is laid over it every second.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from firedex.dashboard.delivery_gaps import FlowForecast, forecasts
 from firedex.dashboard.flow_measurements import FlowKey, FlowMeasurement
 from firedex.dashboard.link_shares import Port, Shares, planned_shares, ports_on_way
 from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
@@ -33,6 +34,11 @@ class SiteView:
     def priorities(self) -> Mapping[FlowKey, int]:
         """The class of each flow."""
         return {(flow.subscriber, flow.flow): flow.priority for flow in self.configuration.flows}
+
+    @cached_property
+    def forecasts(self) -> Mapping[FlowKey, FlowForecast]:
+        """What each flow is predicted to bring."""
+        return forecasts(self.prediction.subscriptions)
 
     @cached_property
     def shares(self) -> Shares:
@@ -65,8 +71,13 @@ class SiteView:
             ]
         )
 
-    def utility(self, measured: Mapping[FlowKey, FlowMeasurement]) -> UtilityNow:
-        """Shares of all utility: predicted, and of those that were measured, measured."""
+    def utility(
+        self, measured: Mapping[FlowKey, FlowMeasurement], silent: Set[FlowKey] = frozenset()
+    ) -> UtilityNow:
+        """Shares of all utility: predicted, and of those that were measured, measured.
+
+        Of ``silent`` flows nothing comes though it should: they are measured, and worth nothing.
+        """
         prediction, rows = self.prediction, self.prediction.subscriptions
         most = prediction.maximum_utility
         success = np.zeros(len(rows))
@@ -74,12 +85,13 @@ class SiteView:
         known: list[int] = []
         for key, flow in measured.items():
             rate = flow.success_rate
-            if rate is None:
+            if rate is None or key in silent:
                 continue
             for number in self._rows_of_flow.get(key, ()):
                 known.append(number)
                 success[number] = rate
                 timely[number] = not _is_late(rows[number], flow)
+        known += [number for key in silent for number in self._rows_of_flow.get(key, ())]
         asked = sum(rows[number].maximum_utility for number in known)
         worth = self._worth.of(success) if asked > 0 else success
         return UtilityNow(
@@ -91,9 +103,11 @@ class SiteView:
             ),
         )
 
-    def late(self, measured: Mapping[FlowKey, FlowMeasurement]) -> list[LateSubscription]:
+    def late(
+        self, measured: Mapping[FlowKey, FlowMeasurement], silent: Set[FlowKey] = frozenset()
+    ) -> list[LateSubscription]:
         """Those that miss their deadline, the latest first; what never comes is before all."""
-        found = list(_late_ones(self.prediction.subscriptions, measured))
+        found = list(_late_ones(self.prediction.subscriptions, measured, silent))
         found.sort(key=lambda one: (one.late_by_seconds is not None, -(one.late_by_seconds or 0.0)))
         return found
 
@@ -109,19 +123,22 @@ def _is_late(row: SubscriptionPrediction, flow: FlowMeasurement) -> bool:
 
 
 def _late_ones(
-    rows: Iterable[SubscriptionPrediction], measured: Mapping[FlowKey, FlowMeasurement]
+    rows: Iterable[SubscriptionPrediction],
+    measured: Mapping[FlowKey, FlowMeasurement],
+    silent: Set[FlowKey],
 ) -> Iterable[LateSubscription]:
     for row in rows:
         deadline = row.deadline_seconds
         if deadline is None:
             continue
-        flow = measured.get((row.subscriber, row.flow))
+        key = (row.subscriber, row.flow)
+        flow, gone = measured.get(key), key in silent
         p95 = flow.delay_p95_seconds if flow else None
-        if p95 is None and row.deadline_met is not False:
+        if p95 is None and row.deadline_met is not False and not gone:
             continue
         if p95 is not None and p95 <= deadline:
             continue  # what is measured counts for more than what is predicted
-        delay = p95 if p95 is not None else row.delay_p95_seconds
+        delay = p95 if p95 is not None or gone else row.delay_p95_seconds
         yield LateSubscription(
             subscriber=row.subscriber,
             filter=row.filter,
@@ -130,5 +147,5 @@ def _late_ones(
             predicted_delay_seconds=row.delay_p95_seconds,
             delay_p95_seconds=p95,
             late_by_seconds=None if delay is None else max(delay - deadline, 0.0),
-            reason=row.reason if delay is None else None,
+            reason=row.reason if delay is None and not gone else None,
         )

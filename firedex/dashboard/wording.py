@@ -1,8 +1,6 @@
 """Figures as people say them. Pure."""
 
-from datetime import datetime, tzinfo
-
-__all__ = ["clock_text", "filter_words", "loss_text", "seconds_text", "share_text"]
+__all__ = ["filter_words", "loss_text", "rate_text", "seconds_text", "share_text"]
 
 NAMED_LOSSES = (
     (1 / 4, "a quarter of"),
@@ -41,12 +39,10 @@ def loss_text(lost: float) -> str:
     return f"{share_text(lost)} of"
 
 
-def clock_text(moment: datetime, now: datetime, zone: tzinfo | None = None) -> str:
-    """The time of day, with the date if it is another one; in the machine's zone by default."""
-    there, here = moment.astimezone(zone), now.astimezone(zone)
-    if there.date() == here.date():
-        return there.strftime("%H:%M")
-    return there.strftime("%d %b %H:%M")
+def rate_text(per_second: float) -> str:
+    """Events a second."""
+    number = f"{per_second:.0f}" if per_second >= 9.95 else f"{per_second:.2g}"
+    return f"{number} {'event' if number == '1' else 'events'} a second"
 
 
 def filter_words(name: str) -> str:

@@ -1,17 +1,18 @@
 """How each class has done, in steps of ten seconds: small enough to keep a day of it."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import BigInteger, Connection, Float, cast, delete, func, insert, select, update
 
 from firedex.service import tables
 from firedex.service.database import Database
 from firedex.wire import Statistics
 from firedex.wire.overview import ClassHistory
 
-__all__ = ["STEP_SECONDS", "count_in", "history"]
+__all__ = ["STEP_SECONDS", "count_in", "history", "step_seconds"]
 
 LARGEST_COUNT = 2**53 - 1
 STEP_SECONDS = 10.0
@@ -51,14 +52,14 @@ def _bounded(count: int) -> int:
 def count_in(
     connection: Connection,
     reports: Sequence[Statistics],
-    priority_of: Callable[[str, int], int | None],
+    priority_of: Callable[[Statistics], int | None],
     now_seconds: float,
 ) -> None:
-    """Add what clients say of their own flows to the present step."""
+    """Add what clients say of their own flows to the present step, by the class of each report."""
     at = now_seconds // STEP_SECONDS * STEP_SECONDS
     classes: dict[int, _Counted] = {}
     for report in reports:
-        priority = priority_of(report.subscriber, report.flow)
+        priority = priority_of(report)
         if report.reporter == report.subscriber and priority is not None:
             classes.setdefault(priority, _Counted()).add(report)
     for priority, counted in classes.items():
@@ -91,25 +92,49 @@ def _write(connection: Connection, at: float, priority: int, counted: _Counted) 
     )
 
 
-def history(database: Database, from_seconds: float, to_seconds: float) -> list[ClassHistory]:
-    """Every step between two moments, in order; the 95th percentile is the worst flow's."""
+def history(
+    database: Database, from_seconds: float, to_seconds: float, most_steps: int
+) -> list[ClassHistory]:
+    """What was counted between two moments, in order; the 95th percentile is the worst flow's.
+
+    In steps of ten seconds, or of so many times ten that there are ``most_steps`` at most.
+    """
+    length = step_seconds(min(to_seconds - from_seconds, KEPT_SECONDS), most_steps)
+    step = (cast(_column.at_seconds, BigInteger) // length).label("step")
+    total = {
+        name: func.sum(cast(_column[name], Float)).label(name)
+        for name in ("delivered", "missing", "timed", "delay_sum_seconds")
+    }
     chosen = (
-        select(tables.class_history)
+        select(
+            step,
+            _column.priority,
+            func.max(_column.version).label("version"),
+            *total.values(),
+            func.max(_column.delay_p95_seconds).label("delay_p95_seconds"),
+        )
         .where(_column.at_seconds >= from_seconds, _column.at_seconds <= to_seconds)
-        .order_by(_column.at_seconds, _column.priority)
+        .group_by(step, _column.priority)
+        .order_by(step, _column.priority)
     )
     with database.reading() as connection:
         rows = connection.execute(chosen).all()
     return [
         ClassHistory(
-            at=datetime.fromtimestamp(row.at_seconds, UTC),
-            seconds=STEP_SECONDS,
+            at=datetime.fromtimestamp(row.step * length, UTC),
+            seconds=length,
             priority=row.priority,
             configuration_version=row.version,
-            delivered_events=row.delivered,
-            missing_events=row.missing,
+            delivered_events=_bounded(int(row.delivered)),
+            missing_events=_bounded(int(row.missing)),
             delay_mean_seconds=row.delay_sum_seconds / row.timed if row.timed else None,
             delay_p95_seconds=row.delay_p95_seconds,
         )
         for row in rows
     ]
+
+
+def step_seconds(seconds: float, most_steps: int) -> int:
+    """How long steps are, so that ``most_steps`` cover ``seconds``: as kept, or several of them."""
+    several = math.ceil(seconds / STEP_SECONDS / most_steps)
+    return int(STEP_SECONDS) * max(several, 1)

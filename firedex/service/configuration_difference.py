@@ -7,6 +7,9 @@ from firedex.wire.service_api import ConfigurationDifference, FlowChange, Subscr
 
 __all__ = ["difference"]
 
+LEAST_DIFFERENCE = 0.001
+"""Of drop rates: less than a tenth of a per cent is the same to everybody who reads it."""
+
 
 def difference(
     from_version: int, before: Iterable[Flow], to_version: int, after: Iterable[Flow]
@@ -32,7 +35,7 @@ def _moves(before: Iterable[Flow], after: Iterable[Flow]) -> Iterable[Subscripti
     now = {(flow.subscriber, name): flow for flow in after for name in flow.filters}
     for key in sorted(was.keys() | now.keys()):
         old, new = was.get(key), now.get(key)
-        if old and new and (old.priority, old.drop_rate) == (new.priority, new.drop_rate):
+        if old and new and _alike(old, new):
             continue
         yield SubscriptionMove(
             subscriber=key[0],
@@ -42,3 +45,8 @@ def _moves(before: Iterable[Flow], after: Iterable[Flow]) -> Iterable[Subscripti
             drop_rate_before=old.drop_rate if old else None,
             drop_rate_after=new.drop_rate if new else None,
         )
+
+
+def _alike(old: Flow, new: Flow) -> bool:
+    moved = abs(old.drop_rate - new.drop_rate)
+    return old.priority == new.priority and moved < LEAST_DIFFERENCE

@@ -23,6 +23,7 @@ __all__ = ["ENDPOINTS"]
 
 ENDPOINTS: list[Endpoint] = []
 HOUR_SECONDS = 3600.0
+USUAL_STEPS, MOST_STEPS = 360, 8640
 MOMENT = {"type": "number", "minimum": 0, "maximum": 1e11}
 
 
@@ -117,13 +118,24 @@ def get_switch(call: Call) -> Reply:
     query=(
         Query(name="from_seconds", about="Since the epoch; an hour ago by default.", schema=MOMENT),
         Query(name="to_seconds", about="Since the epoch; now by default.", schema=MOMENT),
+        Query(
+            name="most_steps",
+            about="Of each class; longer steps are made of several, so that there are no more.",
+            schema={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_STEPS,
+                "default": USUAL_STEPS,
+            },
+        ),
     ),
 )
 def get_history(call: Call) -> Reply:
-    """What clients measured of each class, in steps of ten seconds, within the last day."""
+    """What clients measured of each class, in steps of ten seconds or more, in the last day."""
     to = call.query.get("to_seconds", time.time())
     since = call.query.get("from_seconds", to - HOUR_SECONDS)
-    return Reply(value=tuple(history(call.service.database, since, to)))
+    most = call.query.get("most_steps", USUAL_STEPS)
+    return Reply(value=tuple(history(call.service.database, since, to, most)))
 
 
 @endpoint(

@@ -75,15 +75,18 @@ class FlowsInForce:
 
     def __init__(self, now: InForce | None) -> None:
         self._pieces = now.document.pieces if now else {}
+        self._version = now.version if now else 0
         self._known: dict[str, dict[int, dict[str, Any]]] = {}
 
     def filters_of(self, subscriber: str, flow: int) -> tuple[str, ...]:
         """The flow's filters; none if there is no such flow."""
         return tuple(self._flows(subscriber).get(flow, {}).get("filters", ()))
 
-    def priority_of(self, subscriber: str, flow: int) -> int | None:
-        """The flow's class."""
-        return self._flows(subscriber).get(flow, {}).get("priority")
+    def priority_of(self, report: Statistics) -> int | None:
+        """The class of the report's flow; none if it was made under another version."""
+        if report.configuration_version != self._version:
+            return None
+        return self._flows(report.subscriber).get(report.flow, {}).get("priority")
 
     def _flows(self, subscriber: str) -> dict[int, dict[str, Any]]:
         if subscriber not in self._known:
@@ -108,11 +111,35 @@ def get_statistics(call: Call) -> Reply:
     return Reply(value=tuple(found))
 
 
-@endpoint(ENDPOINTS, "GET", "/v1/deviations", roles=STAFF, answers={200: tuple[Deviation, ...]})
+@endpoint(
+    ENDPOINTS,
+    "GET",
+    "/v1/deviations",
+    roles=STAFF | {"subscriber"},
+    answers={200: tuple[Deviation, ...]},
+    query=(
+        Query(
+            name="subscriber",
+            about="Only this subscriber's; a subscriber's token sees its own in any case.",
+            schema=IDENTIFIER,
+        ),
+        Query(
+            name="within_seconds",
+            about="Only what was reported so lately.",
+            schema={"type": "number", "minimum": 0, "maximum": RECENT_SECONDS},
+        ),
+    ),
+)
 def get_deviations(call: Call) -> Reply:
-    """What clients measured in the last ten minutes, beside what was predicted."""
+    """What clients measured last, in the last ten minutes at most, beside what was predicted."""
     now = call.service.in_force
-    reports = ReportStore(call.service.database).latest_of_clients(time.time() - RECENT_SECONDS)
+    whose = call.query.get("subscriber")
+    if call.identity.role not in STAFF:
+        whose = whose or call.identity.party or ""
+        call.identity.require("subscriber", whose)
+    within = call.query.get("within_seconds", RECENT_SECONDS)
+    store = ReportStore(call.service.database)
+    reports = store.latest_of_clients(time.time() - within, whose)
     found = deviations(now.document if now else None, call.service.version, reports)
     return Reply(value=tuple(found))
 

@@ -27,8 +27,8 @@ MOST_PARTS = 20_000
 MOST_PARTS_OF_A_PARTY = 16
 FiltersOf = Callable[[str, int], tuple[str, ...]]
 """The filters of a subscriber's flow."""
-PriorityOf = Callable[[str, int], int | None]
-"""The class of a subscriber's flow."""
+PriorityOf = Callable[[Statistics], int | None]
+"""The class that a report is of, if that is known."""
 
 
 def offered_windows(
@@ -77,7 +77,7 @@ class ReportStore:
         self,
         database: Database,
         filters_of: FiltersOf = lambda _subscriber, _flow: (),
-        priority_of: PriorityOf = lambda _subscriber, _flow: None,
+        priority_of: PriorityOf = lambda _report: None,
     ) -> None:
         self._database = database
         self._filters_of, self._priority_of = filters_of, priority_of
@@ -167,15 +167,19 @@ class ReportStore:
             bodies = list(connection.execute(chosen).scalars())
         return [from_json(Statistics, body, tolerant=True) for body in bodies]
 
-    def latest_of_clients(self, since_seconds: float) -> Sequence[tuple[float, Statistics]]:
+    def latest_of_clients(
+        self, since_seconds: float, subscriber: str | None = None
+    ) -> Sequence[tuple[float, Statistics]]:
         """The last report of each flow by its own subscriber, with when it came."""
         column = tables.statistic.c
-        newest = (
+        chosen = (
             select(func.max(column.number).label("number"))
             .where(column.at_seconds >= since_seconds, column.reporter == column.subscriber)
             .group_by(column.subscriber, column.flow)
-            .subquery()
         )
+        if subscriber is not None:
+            chosen = chosen.where(column.subscriber == subscriber)
+        newest = chosen.subquery()
         with self._database.reading() as connection:
             rows = connection.execute(
                 select(column.at_seconds, column.body)

@@ -1,5 +1,6 @@
 """Single values of the state: the incident, budgets, the network given, capabilities; profiles."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, insert, select
@@ -33,6 +34,8 @@ __all__ = [
     "remove_profile",
     "write_setting",
 ]
+
+MOST_NAMES = 3
 
 
 def write_setting(connection: Connection, name: str, body: str, number: int) -> None:
@@ -127,14 +130,14 @@ def put_network(connection: Connection, number: int, network: Network, site: Sce
     write_setting(connection, "network", to_json(network), number)
     whole = port_bandwidths(site.network)
     reduced = {
-        port[0]
+        port
         for port, bandwidth in port_bandwidths(network).items()
         if bandwidth < whole.get(port, bandwidth)
     }
     return Entry(
         action="network",
-        subject=f"{len(known)} switches",
-        detail={"reduced": sorted(reduced)} if reduced else None,
+        subject=f"{len(known)} switches{_less(sorted({switch for switch, _ in reduced}))}",
+        detail={"reduced": [list(port) for port in sorted(reduced, key=str)]} if reduced else None,
     )
 
 
@@ -159,3 +162,11 @@ def _switch_of(kind: str, body: str) -> str:
     if kind == "publisher":
         return from_json(PublisherRegistration, body, tolerant=True).publisher.switch
     return from_json(SubscriberRegistration, body, tolerant=True).subscriber.switch
+
+
+def _less(switches: Sequence[str]) -> str:
+    if not switches:
+        return ""
+    more = len(switches) - MOST_NAMES
+    names = ", ".join(switches[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return f", less bandwidth than built at {names}"

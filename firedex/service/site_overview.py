@@ -9,6 +9,7 @@ from typing import Protocol
 
 from sqlalchemy import select
 
+from firedex.dashboard.link_shares import Port
 from firedex.dashboard.overview import Observed, Told, overview
 from firedex.dashboard.site_view import SiteView
 from firedex.service import tables
@@ -23,7 +24,7 @@ from firedex.wire import Network, Scenario, SubscriberRegistration, Subscription
 from firedex.wire.overview import Overview, SubscriptionView
 from firedex.wire.service_api import ServiceStatus
 
-__all__ = ["SiteOverview", "subscription_views"]
+__all__ = ["LIVE_SECONDS", "SiteOverview", "subscription_views"]
 
 FRESH_SECONDS = 0.25
 LIVE_SECONDS = 30.0
@@ -73,6 +74,7 @@ class SiteOverview:
             view,
             service.site.network,
             Told(
+                window_seconds=LIVE_SECONDS,
                 reports=[each for _, each in reports.latest_of_clients(now - LIVE_SECONDS)],
                 heartbeats=reports.heartbeats(),
                 observed=observed,
@@ -99,8 +101,8 @@ class SiteOverview:
             scenario=planning_scenario(self._service.site, self._reader.read(), now.basis),
         )
 
-    def _reduced_since(self) -> dict[str, datetime]:
-        """Since when, without a break, each switch has been said to have less bandwidth."""
+    def _reduced_since(self) -> dict[Port, datetime]:
+        """Since when, without a break, each port has been said to have less bandwidth."""
         column = tables.change.c
         chosen = (
             select(column.at_seconds, column.detail)
@@ -110,10 +112,10 @@ class SiteOverview:
         )
         with self._service.database.reading() as connection:
             rows = connection.execute(chosen).all()
-        since: dict[str, datetime] = {}
-        still: set[str] | None = None
+        since: dict[Port, datetime] = {}
+        still: set[Port] | None = None
         for row in rows:
-            reduced = set(json.loads(row.detail)["reduced"]) if row.detail else set()
+            reduced = _ports(json.loads(row.detail)["reduced"]) if row.detail else set()
             still = reduced if still is None else still & reduced
             if not still:
                 break
@@ -139,6 +141,11 @@ class SiteOverview:
                 state = self._reader.read_in(connection)
         rows = view.prediction.subscriptions if view else ()
         return tag, subscription_views(state.subscribers.values(), rows)
+
+
+def _ports(reduced: Iterable[str | tuple[str, str | None]]) -> set[Port]:
+    """As noted; of switches alone, as it once was, the ports to their hosts."""
+    return {(each, None) if isinstance(each, str) else (each[0], each[1]) for each in reduced}
 
 
 def subscription_views(

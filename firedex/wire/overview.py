@@ -44,10 +44,14 @@ class Visitor:
 
 @value
 class Alert:
-    """Something that somebody should know, in words."""
+    """Something that somebody should know, in words.
+
+    ``since`` belongs at the end of the words; whoever shows them knows the reader's time zone.
+    """
 
     severity: Severity
     text: str
+    since: datetime | None = None
 
 
 @value
@@ -90,6 +94,7 @@ class LateSubscription:
     delay_p95_seconds: Amount | None = None
     late_by_seconds: Amount | None = None
     reason: str | None = None
+    reason_since: datetime | None = None
 
 
 @value
@@ -143,6 +148,8 @@ class Overview:
 
     name: str
     now_seconds: Amount
+    measured_within_seconds: Amount
+    """What was reported longer ago, or of another version, is not what is measured now."""
     version: Count
     in_force_since: datetime | None = None
     pending_changes: Count = 0

@@ -183,7 +183,7 @@ class FlowChange:
 
 @value
 class SubscriptionMove:
-    """A subscription whose flow, class or drop rate differs."""
+    """A subscription whose class differs, or whose drop rate by a tenth of a per cent or more."""
 
     subscriber: Identifier
     filter: FilterName

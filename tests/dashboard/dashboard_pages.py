@@ -21,13 +21,16 @@ class Pages:
 
     def visit(self, page: str = "", token: str | None = None) -> None:
         """Go to a page as the bearer of ``token``, signed in already."""
-        self.driver.get(f"{self.url}/dashboard/{page}")
-        if token is not None:
-            self.driver.execute_script(
-                "sessionStorage.clear(); sessionStorage.setItem('firedex-token', arguments[0]);",
-                token,
-            )
+        if token is None:
             self.driver.get(f"{self.url}/dashboard/{page}")
+            return
+        # Before any script of the page: none may ask with the token of whoever looked before.
+        source = f"sessionStorage.clear(); sessionStorage.setItem('firedex-token', '{token}');"
+        script = self.driver.execute_cdp_cmd(
+            "Page.addScriptToEvaluateOnNewDocument", {"source": source}
+        )
+        self.driver.get(f"{self.url}/dashboard/{page}")
+        self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
     def go(self, page: str) -> None:
         """By the link in the header."""
@@ -61,10 +64,28 @@ class Pages:
         self.until(clicked, f"a click on {name}")
 
     def type(self, name: str, text: str) -> None:
-        field = self.until(lambda: self.driver.find_element(By.ID, name), name)
-        field.send_keys(Keys.CONTROL, "a")
-        field.send_keys(Keys.DELETE)
-        field.send_keys(text)
+        """Replace what stands there; ``text`` may end with a key."""
+
+        def typed() -> bool:
+            field = self.driver.find_element(By.ID, name)
+            field.send_keys(Keys.CONTROL, "a")
+            field.send_keys(Keys.DELETE)
+            field.send_keys(text.rstrip(Keys.ENTER))
+            return field.get_attribute("value") == text.rstrip(Keys.ENTER)
+
+        self.until(typed, f"{text!r} in {name}")
+        if text.endswith(Keys.ENTER):
+            self.driver.find_element(By.ID, name).send_keys(Keys.ENTER)
+
+    def tab_until(self, wanted: set[str], most: int = 60) -> None:
+        """Press Tab until all of these elements have had the focus."""
+        missing = set(wanted)
+        for _ in range(most):
+            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            missing.discard(str(self.driver.switch_to.active_element.get_attribute("id")))
+            if not missing:
+                return
+        raise AssertionError(f"not reached by Tab: {sorted(missing)}")
 
     def cell(self, row: str, column: str) -> str:
         """A cell of the table of subscriptions; ``row``: subscriber and filter."""
@@ -89,6 +110,32 @@ class Pages:
             return True
 
         self.until(clicked, f"a click on {selector}")
+
+    def shown(self, name: str) -> bool:
+        """Whether there is such an element to be seen."""
+        script = "return document.getElementById(arguments[0])?.checkVisibility() ?? false;"
+        return bool(self.driver.execute_script(script, name))
+
+    def can_apply(self) -> bool:
+        script = "return document.getElementById('apply')?.disabled === false;"
+        return bool(self.driver.execute_script(script))
+
+    def intercept(self, path: str, how: str) -> None:
+        """Answer requests for ``path`` by a function of JavaScript of the real request."""
+        script = f"""
+            window.realFetch ??= window.fetch;
+            const path = arguments[0], how = {how};
+            window.fetch = (url, options) => String(url).startsWith(path)
+              ? how(() => window.realFetch(url, options)) : window.realFetch(url, options);"""
+        self.driver.execute_script(script, path)
+
+    def let_through(self) -> None:
+        """Answer no request here any more."""
+        self.driver.execute_script("window.fetch = window.realFetch ?? window.fetch;")
+
+    def zone(self, name: str) -> None:
+        """Be somewhere else; nowhere in particular if it is empty."""
+        self.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": name})
 
     def height(self) -> int:
         """Of the whole page."""

@@ -13,6 +13,11 @@ from tower_site import burning_tower  # noqa: E402
 from firedex.dashboard_browser import headless_browser, missing_browser  # noqa: E402
 
 TO = TESTS.parent / "docs" / "screenshots"
+BARE = """
+window.scrollTo(0, 0);
+document.activeElement?.blur();
+document.documentElement.style.overflow = "hidden";
+"""
 READY = {
     "now": ("#alerts", "floor 7 smoke"),
     "topology": ("#switch", "Queues"),
@@ -45,7 +50,7 @@ def main() -> None:
     TO.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
-        burning_tower(Path(folder)) as (running, _),
+        burning_tower(Path(folder)) as (running, report),
         headless_browser(1280, 1000) as driver,
     ):
         pages = Pages(driver, running.url)
@@ -53,11 +58,12 @@ def main() -> None:
             pages.visit()
             driver.execute_script("localStorage.setItem('firedex-theme', arguments[0]);", theme)
             for page, (where, text) in READY.items():
+                report()  # what is measured is what was reported lately
                 pages.visit("" if page == "now" else page)
                 prepare(pages, page)
                 pages.until_text(where, text)
                 driver.set_window_size(1280, pages.height() + 140)
-                driver.execute_script("window.scrollTo(0, 0); document.activeElement?.blur();")
+                driver.execute_script(BARE)
                 pages.settle()
                 driver.save_screenshot(str(TO / f"{page}-{theme}.png"))
                 driver.set_window_size(1280, 1000)

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from firedex.dashboard.alerts import alerts, link_trouble, with_reasons
-from firedex.dashboard.wording import clock_text, filter_words, loss_text, seconds_text
+from firedex.dashboard.alerts import Deliveries, LinkTrouble, alerts, link_trouble, with_reasons
+from firedex.dashboard.delivery_gaps import FlowForecast, ShortFlow, short_flows, silent_flows
+from firedex.dashboard.flow_measurements import FlowMeasurement
+from firedex.dashboard.wording import filter_words, loss_text, rate_text, seconds_text
 from firedex.wire.overview import (
     ClassNow,
     ClassShare,
@@ -16,7 +18,7 @@ from firedex.wire.overview import (
 )
 from firedex.wire.service_api import PushTrouble
 
-NOW = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
+DELIVERED = Deliveries(measured=True, predicted_per_second=10.0, window_seconds=30.0)
 SINCE = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)
 
 
@@ -46,27 +48,31 @@ def link(bandwidth: float = 5e6, planned: float = 1e6, **changes: Any) -> LinkNo
 
 def said(**given: Any) -> list[str]:
     everything: dict[str, Any] = {
-        "now": NOW,
         "trouble": None,
         "late": (),
         "links": (),
         "classes": (),
         "parts": (),
-        "zone": UTC,
+        "deliveries": DELIVERED,
     }
-    return [alert.text for alert in alerts(**{**everything, **given})]
+    return [
+        f"{alert.text} since {alert.since:%H:%M}" if alert.since else alert.text
+        for alert in alerts(**{**everything, **given})
+    ]
 
 
 def test_a_late_subscription_is_said_with_the_link_that_has_lost_bandwidth() -> None:
-    troubles = {("s3", None): link_trouble(link(), NOW, UTC) or ""}
-    explained = with_reasons([late()], {"crew-7": (("s1", "s3"), ("s3", None))}, troubles)
+    trouble = link_trouble(link())
+    assert trouble is not None
+    ways = {"crew-7": (("s1", "s3"), ("s3", None))}
+    explained = with_reasons([late()], ways, {("s3", None): trouble})
     assert said(late=explained, links=[link()]) == [
         "floor 7 smoke is 1.2 s late for crew-7: link s3 has lost half its bandwidth since 14:02"
     ]
 
 
 def test_a_link_elsewhere_is_no_reason() -> None:
-    troubles = {("s9", None): "link s9 is gone"}
+    troubles = {("s9", None): LinkTrouble(text="link s9 is gone")}
     (same,) = with_reasons([late()], {"crew-7": (("s3", None),)}, troubles)
     assert same.reason is None
 
@@ -120,7 +126,7 @@ def test_the_network_not_following_comes_first() -> None:
         error="503 not connected core", since=SINCE, attempts=3, next_attempt_seconds=2.0
     )
     texts = said(trouble=trouble, late=[late()])
-    assert texts[0] == ("the network does not follow the plan since 14:02: 503 not connected core")
+    assert texts[0] == "the network does not follow the plan: 503 not connected core since 14:02"
 
 
 def test_a_class_much_slower_than_predicted() -> None:
@@ -152,10 +158,106 @@ def test_words() -> None:
         "60 % of",
         "all",
     ]
-    assert clock_text(SINCE, NOW, UTC) == "14:02"
-    assert clock_text(datetime(2026, 2, 27, 9, 5, tzinfo=UTC), NOW, UTC) == "27 Feb 09:05"
+    assert [rate_text(rate) for rate in (45.2, 0.5, 1.0)] == [
+        "45 events a second",
+        "0.5 events a second",
+        "1 event a second",
+    ]
     assert [filter_words(name) for name in ("floor/7/smoke", "floor/+/heat/#", "#")] == [
         "floor 7 smoke",
         "floor any heat all",
         "all",
+    ]
+
+
+# -- no false all-clear ----------------------------------------------------------------------------
+
+
+def unheard(kind: Any, part: str | None = None, detail: str | None = None) -> PartHealth:
+    return PartHealth(part=part or kind, kind=kind, state="unknown", detail=detail)
+
+
+def test_parts_that_were_never_heard_of_are_said() -> None:
+    assert said(parts=[unheard("broker"), unheard("gateway"), unheard("controller")]) == [
+        "broker has never been heard of",
+        "gateway has never been heard of",
+        "controller has never been heard of",
+    ]
+    assert said(parts=[unheard("controller", detail="none is set")]) == ["controller: none is set"]
+    clients = [unheard("client", f"crew-{n}") for n in range(3)]
+    assert said(parts=clients) == ["client crew-0 and 2 more have never been heard of"]
+    assert said() == [], "what is known and well needs no words"
+
+
+def test_nothing_measured_and_nothing_planned_are_said() -> None:
+    assert said(deliveries=None) == ["no plan is in force yet"]
+    yet = Deliveries(measured=False, predicted_per_second=10.0, window_seconds=30.0)
+    assert said(deliveries=yet) == ["nothing has been measured under this plan yet"]
+    none = Deliveries(measured=False, predicted_per_second=0.0, window_seconds=30.0)
+    assert said(deliveries=none) == ["nothing is expected: nobody publishes what is wanted"]
+
+
+FORECASTS = {
+    ("crew-1", 0): FlowForecast(priority=0, offered_per_second=5.0, delivered_per_second=5.0),
+    ("crew-1", 1): FlowForecast(priority=1, offered_per_second=40.0, delivered_per_second=20.0),
+    ("crew-2", 0): FlowForecast(priority=1, offered_per_second=0.1, delivered_per_second=0.1),
+}
+
+
+def came(delivered: int, missing: int = 0, seconds: float = 5.0) -> FlowMeasurement:
+    return FlowMeasurement(
+        delivered=delivered,
+        missing=missing,
+        window_seconds=seconds,
+        delay_mean_seconds=None,
+        delay_p95_seconds=None,
+    )
+
+
+def silent_ones(measured: dict[Any, FlowMeasurement], in_force: float = 60.0) -> list[Any]:
+    found = silent_flows(FORECASTS, measured, window_seconds=30.0, in_force_seconds=in_force)
+    return [(flow.subscriber, flow.priority) for flow in found]
+
+
+def test_what_was_predicted_and_does_not_come() -> None:
+    assert silent_ones({}) == [("crew-1", 0), ("crew-1", 1)], "3 events in 30 s may be none"
+    assert silent_ones({}, in_force=10.0) == [], "nobody can tell yet"
+    assert silent_ones({("crew-1", 0): came(3)}) == [("crew-1", 1)]
+    told = {("crew-1", 0): came(3), ("crew-1", 1): came(0, 70)}
+    assert silent_ones(told, in_force=10.0) == [("crew-1", 1)], "it was told that nothing came"
+    told = {("crew-1", 0): came(3), ("crew-1", 1): came(0, 1, seconds=0.2)}
+    assert silent_ones(told) == [], "4 expected events may be none"
+    silent = silent_flows(FORECASTS, {}, window_seconds=30.0, in_force_seconds=60.0)
+    some = Deliveries(
+        measured=True, predicted_per_second=25.1, window_seconds=30.0, silent=silent[1:]
+    )
+    assert said(deliveries=some) == [
+        "nothing of class 1 reaches crew-1: 20 events a second were predicted"
+    ]
+    all_of_it = Deliveries(
+        measured=False,
+        predicted_per_second=25.1,
+        window_seconds=30.0,
+        silent=silent,
+        all_silent=True,
+    )
+    assert said(deliveries=all_of_it) == [
+        "nothing is delivered to anybody: 25 events a second were predicted, "
+        "none was reported for 30 s"
+    ]
+
+
+def test_success_far_below_the_predicted() -> None:
+    def short(delivered: int, missing: int, flow: int = 0) -> list[ShortFlow]:
+        return short_flows(FORECASTS, {("crew-1", flow): came(delivered, missing)})
+
+    assert short(99, 1) == []
+    assert short(95, 5) == [], "a little less is within what models miss"
+    assert short(1, 1) == [], "two events say nothing"
+    assert short(45, 55, flow=1) == [], "one half was predicted"
+    found = [*short(20, 80), *short(10, 90, flow=1)]
+    low = Deliveries(measured=True, predicted_per_second=25.0, window_seconds=30.0, short=found)
+    assert said(deliveries=low) == [
+        "only 20 % of class 0 reaches crew-1: 100 % was predicted",
+        "only 10 % of class 1 reaches crew-1: 50 % was predicted",
     ]

@@ -1,13 +1,17 @@
 """What the dashboard must show, in a real browser against real parts on loopback."""
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from dashboard_pages import Pages
 from live_site import LiveSite, served_site
 from loopback_parts import free_port
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from service_site import Client
@@ -15,6 +19,7 @@ from service_site import Client
 from firedex.dashboard_browser import console_errors, requested_addresses
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.long]
+BUSY = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
 ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
 
 
@@ -46,11 +51,15 @@ def test_a_token_signs_in_by_keyboard_alone(watching: Pages, busy: LiveSite) -> 
     watching.type("token", busy.token + Keys.ENTER)
     watching.until_text("#visitor", "chief (command)")
     watching.until_text("#connection", "live")
-    reached = set()
-    for _ in range(8):
-        watching.driver.switch_to.active_element.send_keys(Keys.TAB)
-        reached.add(watching.driver.switch_to.active_element.get_attribute("id"))
-    assert {"to-topology", "to-subscriptions", "to-history", "theme"} <= reached
+    watching.tab_until({"to-topology", "to-subscriptions", "to-history", "theme", "sign-out"})
+    watching.go("subscriptions")
+    watching.until(lambda: watching.cell(ALARM, "priority"), "the table")
+    watching.click("find")
+    focused = watching.driver.switch_to
+    for key in (Keys.TAB, Keys.ARROW_DOWN, Keys.SPACE):
+        focused.active_element.send_keys(key)
+    watching.until_text("#chosen", " of crew-")
+    watching.tab_until({"weight", "deadline", "preview-change", "preview-removal", "phase"})
 
 
 def test_what_is_measured_is_beside_what_is_predicted_and_moves(
@@ -71,10 +80,32 @@ def test_a_subscription_of_the_library_appears(watching: Pages, busy: LiveSite) 
     watching.visit("subscriptions", busy.token)
     watching.until(lambda: watching.cell(ALARM, "priority"), "what was there")
     assert watching.cell("crew-new camera/#", "priority") == ""
+    watching.intercept("/v1/deviations", BUSY)
     busy.subscriber("crew-new", camera=3.0)
+    watching.until_text("#staleness", "Not updated for")
+    watching.let_through()  # what came while the rest was refused is not lost
     watching.until(lambda: watching.cell("crew-new camera/#", "weight") == "3", "the new one")
     row = "crew-new camera/#"
     watching.until(lambda: watching.cell(row, "delay_p95_seconds"), "its measured delay")
+
+
+def test_pages_that_nobody_sees_hold_up_no_other(watching: Pages, busy: LiveSite) -> None:
+    """A browser has six connections to a service, and an event stream takes one."""
+    first, began = watching.driver.current_window_handle, time.monotonic()
+    for _ in range(8):
+        watching.visit("", busy.token)
+        watching.until_text("#connection", "live")
+    for _ in range(8):
+        watching.driver.switch_to.new_window("tab")
+        watching.visit("", busy.token)
+        watching.until_text("#connection", "live")
+    assert time.monotonic() - began < 16 * 5
+    for tab in watching.driver.window_handles:
+        if tab != first:
+            watching.driver.switch_to.window(tab)
+            watching.driver.close()
+    watching.driver.switch_to.window(first)
+    watching.until_text("#connection", "live")
 
 
 def test_a_killed_client_shows_as_stale(watching: Pages, busy: LiveSite) -> None:
@@ -94,20 +125,54 @@ def test_history_says_why_what_and_how_it_was(watching: Pages, busy: LiveSite) -
         "lines",
     )
     watching.until_text("#at-moment", "class 0")
-    newest = watching.driver.find_element(By.CSS_SELECTOR, "#configurations .ag-row[row-index='0']")
-    newest.find_element(By.CSS_SELECTOR, "[col-id='reason']").click()
+    watching.click_on("#configurations .ag-row[row-index='0'] [col-id='reason']")
     watching.until_text("#difference", "From plan")
+    asked = "return performance.getEntriesByType('resource').map((each) => each.name);"
+    watching.driver.execute_script("performance.clearResourceTimings();")
+    paths = lambda: [n.partition("/v1/")[2] for n in watching.driver.execute_script(asked)]  # noqa: E731
+    watching.until(lambda: len([p for p in paths() if p.startswith("overview")]) >= 6, "looks")
+    assert len([p for p in paths() if p.startswith("history")]) <= 1, "every ten seconds"
+
+
+def test_times_are_where_the_viewer_is(watching: Pages, busy: LiveSite) -> None:
+    there = ZoneInfo("America/Los_Angeles")
+    watching.zone(there.key)
+    try:
+        watching.visit("history", busy.token)
+        watching.until_text("#until-note", "America/Los_Angeles time")
+        chart = "return document.querySelector('#replay .js-plotly-plot')?."
+        last = watching.until(
+            lambda: watching.driver.execute_script(f"{chart}data[0].x.at(-1);"), "a point"
+        )
+        read = lambda text: datetime.fromisoformat(text).replace(tzinfo=there)  # noqa: E731
+        now = datetime.now(UTC)
+        assert abs(now - read(last)) < timedelta(minutes=2)
+        begin, end = watching.driver.execute_script(f"{chart}layout.xaxis.range;")
+        assert abs(now - read(end)) < timedelta(minutes=2)
+        assert read(begin) <= read(last) <= read(end)
+        marks = watching.driver.execute_script(f"{chart}layout.shapes.map((each) => each.x0);")
+        assert marks
+        assert all(read(begin) <= read(mark) <= read(end) for mark in marks)
+        watching.go("now")
+        since = busy.chief.get("/v1/overview").json["in_force_since"]
+        here = datetime.fromisoformat(since).astimezone(there)
+        watching.until_text("#figures", f"in force since {here:%H:%M:%S}")
+    finally:
+        watching.zone("")
 
 
 def test_tables_are_exported(watching: Pages, busy: LiveSite, tmp_path: Path) -> None:
+    busy.subscriber("crew-any", **{"+": 1.0})
     watching.driver.execute_cdp_cmd(
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
     )
     watching.visit("subscriptions", busy.token)
     watching.until(lambda: watching.cell(ALARM, "delay_p95_seconds"), "what is measured")
+    watching.until(lambda: watching.cell("crew-any +/#", "priority"), "what looks like a formula")
     watching.click("export-subscriptions")
     table = tmp_path / "firedex-subscriptions.csv"
     watching.until(lambda: table.exists() and "alarm/#" in table.read_text(), "the subscriptions")
+    assert '"\'+/#",crew-any' in table.read_text()
     watching.go("history")
     watching.until_text("#at-moment", "class 0")
     watching.click("export-history")
@@ -120,10 +185,27 @@ def test_tables_are_exported(watching: Pages, busy: LiveSite, tmp_path: Path) ->
 def test_topology_shows_switches_and_a_click_what_they_do(watching: Pages, busy: LiveSite) -> None:
     watching.visit("topology", busy.token)
     watching.until_text("#switches .ag-center-cols-container", "core")
-    row = watching.driver.find_element(By.CSS_SELECTOR, "#switches .ag-row[row-id='core']")
-    row.click()
+    watching.click_on("#switches .ag-row[row-id='core'] [col-id='id']")
     watching.until_text("#switch-title", "Switch core")
-    assert watching.driver.find_elements(By.CSS_SELECTOR, "#network canvas")
+    canvas = lambda: watching.driver.find_elements(By.CSS_SELECTOR, "#network canvas")  # noqa: E731
+    watching.until(canvas, "the drawing")
+    watching.click_on("#switches .ag-row[row-id='lan'] [col-id='id']")
+    watching.until_text("#switch-title", "Switch lan")
+    place = """const box = document.querySelector("#network"), cy = box._cyreg?.cy
+        ?? [...box.querySelectorAll("*")].find((each) => each._cyreg)._cyreg.cy;
+        const at = cy.getElementById("switch core").renderedPosition();
+        const seen = cy.container().getBoundingClientRect();
+        return [at.x - seen.width / 2, at.y - seen.height / 2];"""
+
+    def clicked() -> bool:
+        x, y = watching.driver.execute_script(place)
+        box = watching.driver.find_element(By.CSS_SELECTOR, "#network canvas")
+        ActionChains(watching.driver).move_to_element_with_offset(
+            box, int(x), int(y)
+        ).click().perform()
+        return watching.text("#switch-title") == "Switch core"
+
+    watching.until(clicked, "a click on the drawing")
 
 
 def test_what_if_shows_other_numbers_before_and_the_same_after(
@@ -135,6 +217,8 @@ def test_what_if_shows_other_numbers_before_and_the_same_after(
     deciding.type("weight", "5000")
     deciding.click("preview-change")
     deciding.until_text("#preview", "served otherwise")
+    moves = deciding.text("#preview .scroll:last-of-type tbody")
+    assert moves
     before = deciding.class_figure(0, "now-p95", "preview")
     promised = deciding.class_figure(0, "then-p95", "preview")
     assert before != promised
@@ -147,6 +231,124 @@ def test_what_if_shows_other_numbers_before_and_the_same_after(
         lambda: deciding.class_figure(0, "predicted-p95", "classes") == promised,
         "the promised p95 on the first page",
     )
+
+
+def test_nothing_is_applied_but_what_was_answered(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    row = "crew-2 camera/#"
+    deciding.until(lambda: deciding.cell(row, "priority"), "the table")
+    deciding.choose(row)
+    hold = """(real) => new Promise((done) => (window.held ??= []).push(() =>
+        real().then((answer) => {
+            done(answer);
+            setTimeout(() => { window.late = true; }, 500);
+        })))"""
+    deciding.intercept("/v1/what-if", hold)
+    held = lambda: deciding.driver.execute_script("return window.held?.length ?? 0;")  # noqa: E731
+    for number, weight in enumerate(("20", "30"), 1):
+        deciding.type("weight", weight)
+        deciding.click("preview-change")
+        deciding.until(lambda n=number: held() == n, "a question")  # type: ignore[misc]
+        assert not deciding.can_apply(), "before its answer"
+    deciding.driver.execute_script("window.held[1]();")
+    deciding.until(deciding.can_apply, "the answer")
+    deciding.until_text("#preview", "weight 30")
+    deciding.driver.execute_script("window.late = false; window.held[0]();")
+    deciding.until(lambda: deciding.driver.execute_script("return window.late;"), "a late answer")
+    assert "weight 30" in deciding.text("#preview"), "of the last question alone"
+    assert deciding.can_apply()
+    deciding.type("weight", "31")
+    deciding.until_text("#preview", "inputs have changed")
+    assert not deciding.can_apply(), "for other inputs"
+    deciding.intercept("/v1/what-if", BUSY)
+    deciding.click("preview-change")
+    deciding.until_text("#preview", "cannot be applied")
+    deciding.until_text("#refusal", "busy")
+    assert not deciding.can_apply(), "after it failed"
+    deciding.let_through()
+    deciding.click("preview-change")
+    deciding.until(deciding.can_apply, "an answer")
+    deciding.click("apply")
+    deciding.until(lambda: deciding.cell(row, "weight") == "31", "what was asked about")
+
+
+def test_the_shape_of_a_utility_is_changed(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    row = "crew-2 camera/#"
+    deciding.until(lambda: deciding.cell(row, "priority"), "the table")
+    deciding.choose(row)
+    deciding.click_on("#kind label:nth-of-type(3)")
+    deciding.until(lambda: deciding.shown("shape"), "the field for its shape")
+    deciding.type("shape", "0.5")
+    deciding.click("preview-change")
+    deciding.until_text("#preview", "capped 0.5")
+    deciding.until(deciding.can_apply, "the answer")
+    deciding.click("apply")
+    deciding.until(lambda: deciding.cell(row, "utility_words") == "capped 0.5", "the new shape")
+    kept = quiet.chief.get("/v1/subscribers/crew-2/subscriptions").json["subscriptions"]
+    (camera,) = [each for each in kept if each["filter"] == "camera/#"]
+    assert (camera["utility"]["kind"], camera["utility"]["enough"]) == ("capped", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (BUSY, "cannot answer now (503)"),
+        ("() => Promise.resolve(new Response('{}', {status: 429}))", "asked too often"),
+        ("() => Promise.reject(new TypeError('gone'))", "does not answer"),
+        ("(real) => new Promise((done) => setTimeout(done, 8000)).then(real)", "is awaited"),
+    ],
+    ids=["unavailable", "too often", "away", "slow"],
+)
+def test_old_figures_are_said_to_be_old(
+    watching: Pages, busy: LiveSite, answer: str, why: str
+) -> None:
+    watching.visit("", busy.token)
+    watching.until_text("#connection", "live")
+    watching.until_text("#figures", "Utility achieved")
+    watching.intercept("/v1/overview", answer)
+    watching.until_text("#connection", "reconnecting")
+    watching.until_text("#staleness", "Not updated for")
+    watching.until_text("#staleness", why)
+    watching.let_through()
+    watching.until_text("#connection", "live")
+    watching.until(lambda: not watching.shown("staleness"), "fresh figures")
+
+
+def test_no_all_clear_before_it_is_known(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("", quiet.token)
+    deciding.until_text("#alerts", "controller: none is set")
+    assert "Nothing to say" not in deciding.text("#alerts")
+    deciding.until_text("#classes-note", "within the last 30 s")
+
+
+def test_a_subscriber_sees_its_own_wherever_it_comes_in(watching: Pages, busy: LiveSite) -> None:
+    token = busy.service.token("one", "subscriber", "crew-1")
+    for page in ("", "topology"):
+        watching.visit(page, token)
+        watching.until(lambda: watching.cell(ALARM, "delay_p95_seconds"), "its measured delay")
+        watching.until_text("#own", "your own")
+        assert watching.driver.current_url.endswith("/dashboard/subscriptions")
+        assert not watching.shown("to-now")
+        assert not watching.shown("phase-form")
+    watching.visit("", busy.service.token("sensor", "publisher", "p0"))
+    watching.until_text("#own", "nothing to see here")
+    assert not watching.shown("page-now")
+
+
+@pytest.mark.refused
+def test_a_token_that_is_revoked_leaves_nothing(watching: Pages, busy: LiveSite) -> None:
+    token = busy.service.token("leaver", "operator")
+    watching.visit("", token)
+    watching.until_text("#figures", "Utility achieved")
+    assert busy.service.running is not None
+    busy.service.running.service.tokens.revoke("leaver")
+    watching.until(lambda: watching.shown("token"), "the form")
+    watching.until_text("#sign-in-refusal", "not valid")
+    assert watching.text("#figures") == watching.text("#visitor") == ""
+    assert watching.driver.execute_script("return sessionStorage.length;") == 0
+    watching.type("token", busy.token + Keys.ENTER)
+    watching.until_text("#visitor", "chief (command)")
 
 
 def test_discarded_is_as_if_never_asked(deciding: Pages, quiet: LiveSite) -> None:
@@ -228,7 +430,10 @@ def test_dark_and_narrow(deciding: Pages, quiet: LiveSite) -> None:
     deciding.driver.set_window_size(768, 1024)
     try:
         wide = "return document.documentElement.scrollWidth - window.innerWidth;"
-        deciding.until(lambda: deciding.driver.execute_script(wide) <= 0, "nothing sticks out")
+        for page in ("now", "topology", "subscriptions", "history"):
+            deciding.go(page)
+            deciding.until(lambda p=page: deciding.shown(f"page-{p}"), page)  # type: ignore[misc]
+            deciding.until(lambda: deciding.driver.execute_script(wide) <= 0, "nothing sticks out")
     finally:
         deciding.driver.set_window_size(size["width"], size["height"])
     deciding.driver.execute_script("localStorage.clear();")

@@ -10,12 +10,17 @@ from fake_controller import FakeController, running_controller
 from service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subscriber
 
 from firedex.dashboard.flow_measurements import FlowMeasurement, class_rows, flow_measurements
-from firedex.dashboard.health import heartbeat_health, switch_health
+from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.link_shares import link_rows, planned_shares
+from firedex.dashboard.site_view import SiteView
 from firedex.planning import plan_scenario
+from firedex.service.class_history import count_in, step_seconds
+from firedex.service.configuration_difference import difference
 from firedex.service.running import RunningService
 from firedex.wire import (
     ClassPrediction,
+    Configuration,
+    Flow,
     Heartbeat,
     Network,
     NetworkStatistics,
@@ -29,12 +34,14 @@ from firedex.wire.service_api import KeptHeartbeat
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def report(flow: int, delivered: int, missing: int, mean: float | None) -> dict[str, Any]:
+def report(
+    flow: int, delivered: int, missing: int, mean: float | None, version: int = 1
+) -> dict[str, Any]:
     return {
         "reporter": "crew",
         "subscriber": "crew",
         "flow": flow,
-        "configuration_version": 1,
+        "configuration_version": version,
         "window_start": WHEN.isoformat(),
         "window_seconds": 5.0,
         "topics": [{"topic": "smoke/1", "delivered_events": delivered, "missing_events": missing}],
@@ -48,7 +55,8 @@ def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
         from_plain(Statistics, report(0, 90, 10, 0.1)),
         from_plain(Statistics, report(1, 10, 0, 0.5)),
     ]
-    measured = flow_measurements(reports)
+    assert flow_measurements(reports, 2) == {}, "measured under another plan"
+    measured = flow_measurements(reports, 1)
     assert measured["crew", 0].success_rate == 0.9
     predicted = ClassPrediction(
         priority=3,
@@ -74,7 +82,7 @@ def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
 
 def test_only_a_subscriber_s_own_report_is_its_measurement() -> None:
     told = from_plain(Statistics, {**report(0, 9, 1, 0.1), "reporter": "gateway"})
-    assert flow_measurements([told]) == {}
+    assert flow_measurements([told], 1) == {}
 
 
 def kept(part: str, kind: Any, ago: float, every: float | None = None) -> KeptHeartbeat:
@@ -97,8 +105,16 @@ def test_silence_is_measured_in_a_part_s_own_intervals() -> None:
         "crew-1": "well",
         "crew-2": "stale",
         "crew-3": "unknown",
+        "broker": "unknown",
     }
-    assert parts[0].kind == "gateway"
+    assert [part.kind for part in parts[:2]] == ["broker", "gateway"]
+
+
+def test_a_controller_that_has_not_answered_yet_is_not_well() -> None:
+    assert controller_health(asked=True, error=None, answered=True).state == "well"
+    assert controller_health(asked=True, error=None, answered=False).state == "unknown"
+    assert controller_health(asked=True, error="gone", answered=True).state == "trouble"
+    assert controller_health(asked=False, error=None, answered=False).detail is not None
 
 
 def test_switches_as_the_controller_says() -> None:
@@ -177,7 +193,7 @@ def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
         slower,
         scenario.network,
         shares,
-        reduced_since={"floor": WHEN},
+        reduced_since={("floor", None): WHEN},
         topology=topology,
         statistics=statistics,
     )
@@ -187,6 +203,40 @@ def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
     assert by_port["core", "floor"].reduced_since is None
     assert by_port["floor", None].reduced_since == WHEN
     assert by_port["floor", None].classes[0].bits_per_second is None
+
+
+def test_what_never_comes_is_late_and_worth_nothing() -> None:
+    wanted = subscriber("crew", {"smoke/#": 1.0, "heat/#": 1.0}, switch="core")["subscriber"]
+    wanted["subscriptions"][0]["deadline_seconds"] = 5.0
+    topics = {"smoke/1": 10.0, "heat/1": 10.0}
+    scenario = from_plain(
+        Scenario,
+        {
+            "name": "silence",
+            "topics": [{"name": name, "event_bytes": 100} for name in topics],
+            "network": NETWORK,
+            "publishers": [publisher("p0", topics)["publisher"] | {"switch": "core"}],
+            "subscribers": [wanted],
+        },
+    )
+    prediction = plan_scenario(scenario).table.to_prediction()
+    flows = {row.filter: (row.subscriber, row.flow) for row in prediction.subscriptions}
+    assert len(set(flows.values())) == 2
+    configuration = Configuration(
+        version=1, created_at=WHEN, broker="edge", reason="test", flows=(), prediction=prediction
+    )
+    view = SiteView(configuration=configuration, prediction=prediction, scenario=scenario)
+    came = FlowMeasurement(
+        delivered=50, missing=0, window_seconds=5.0, delay_mean_seconds=0.1, delay_p95_seconds=0.2
+    )
+    measured = {flows["heat/#"]: came}
+    assert view.utility(measured).measured == pytest.approx(1.0)
+    assert view.late(measured) == []
+    silent = {flows["smoke/#"]}
+    assert view.utility(measured, silent).measured == pytest.approx(0.5)
+    (never,) = view.late(measured, silent)
+    assert (never.filter, never.late_by_seconds) == ("smoke/#", None)
+    assert view.forecasts[flows["smoke/#"]].delivered_per_second == pytest.approx(10.0)
 
 
 # -- through the service's interface ---------------------------------------------------------------
@@ -214,35 +264,101 @@ def chief(running: RunningService) -> Client:
 
 
 def test_the_overview_puts_it_all_together(chief: Client) -> None:
-    flow = chief.get("/v1/subscribers/crew/configuration").json["flows"][0]
-    chief.ask("POST", "/v1/statistics", [report(flow["flow"], 90, 10, 0.25)])
     network = chief.get("/v1/network").json["network"]
     for rate in (2.5e6, 2e6):
         network["switches"][1]["bandwidth_bits_per_second"] = rate
         assert chief.ask("PUT", "/v1/network?wait_seconds=30", network).status == 200
+    mine = chief.get("/v1/subscribers/crew/configuration").json
+    told = report(mine["flows"][0]["flow"], 90, 10, 0.25, mine["version"])
+    before = {**told, "configuration_version": mine["version"] - 1, "flow": 1}
+    chief.ask("POST", "/v1/statistics", [told, before])
     seen = chief.get("/v1/overview").json
+    assert seen["measured_within_seconds"] == 30.0
+    counted = [each for each in seen["classes"] if each["success_rate"] is not None]
+    assert [each["success_rate"] for each in counted] == [0.9], "of the plan in force alone"
     assert seen["late"][0]["filter"] == "smoke/#"
     assert seen["late"][0]["delay_p95_seconds"] == 0.5
-    assert "link core has lost 60 % of its bandwidth since" in seen["late"][0]["reason"]
+    assert seen["late"][0]["reason"] == "link core has lost 60 % of its bandwidth"
     assert seen["alerts"][0]["text"].startswith("smoke all is 0.5 s late for crew: link core")
+    texts = [alert["text"] for alert in seen["alerts"]]
+    assert "broker has never been heard of" in texts
+    assert "gateway has never been heard of" in texts
     assert 0 < seen["utility"]["measured"] < 1
     assert seen["utility"]["measured_timely"] < seen["utility"]["measured"]
     first = [e for e in chief.get("/v1/audit").json if e["action"] == "network"][-1]
     (core,) = [each for each in seen["links"] if each["switch"] == "core"]
     assert core["reduced_since"] == first["at"], "since the first of the two, without a break"
+    assert seen["late"][0]["reason_since"] == seen["alerts"][0]["since"] == first["at"]
+    (newest, *_) = chief.get("/v1/configurations").json
+    assert newest["reason"] == "network 3 switches, less bandwidth than built at core"
     history = chief.get("/v1/history").json
     assert [(step["delivered_events"], step["missing_events"]) for step in history] == [(90, 10)]
     assert chief.get("/v1/history?to_seconds=5").json == []
 
 
 def test_what_one_client_claims_stops_nobody_s_history(chief: Client) -> None:
-    flow = chief.get("/v1/subscribers/crew/configuration").json["flows"][0]["flow"]
+    mine = chief.get("/v1/subscribers/crew/configuration").json
+    flow = mine["flows"][0]["flow"]
     for _ in range(3):
-        claimed = [report(flow, 2**53, 2**53, 0.25)] * 2
+        claimed = [report(flow, 2**53, 2**53, 0.25, mine["version"])] * 2
         assert chief.ask("POST", "/v1/statistics", claimed).status == 202
     answer = chief.get("/v1/history")
     assert answer.status == 200
+    assert answer.json
     assert all(step["delivered_events"] <= 2**53 for step in answer.json)
+
+
+def test_a_long_history_comes_in_longer_steps(chief: Client, running: RunningService) -> None:
+    assert [step_seconds(s, 300) for s in (600, 3000, 3600, 86400)] == [10, 10, 20, 290]
+    told = from_plain(Statistics, report(0, 90, 10, 0.1))
+    slow = from_plain(Statistics, report(0, 10, 0, 0.5))
+    day = [60_000.0 + 10 * n for n in range(1000)]
+    with running.service.database.writing() as connection:
+        for at in day:
+            count_in(connection, [slow if at == day[7] else told], lambda _: 3, at)
+    path = f"/v1/history?from_seconds={day[0]}&to_seconds={day[-1]}"
+    thin = chief.get(f"{path}&most_steps=10").json
+    assert len(thin) <= 11, "the first and the last may be cut"
+    assert {step["seconds"] for step in thin} == {1000.0}
+    assert sum(step["delivered_events"] for step in thin) == 999 * 90 + 10
+    assert thin[0]["delay_p95_seconds"] == 1.0, "the worst of them"
+    assert 0.1 < thin[0]["delay_mean_seconds"] < 0.11
+    assert len(chief.get(f"{path}&most_steps=8640").json) == 1000
+    assert len(chief.get(path).json) <= 361, "thin also for those who do not ask"
+
+
+def test_what_one_measured_is_one_s_own_and_as_late_as_asked(
+    chief: Client, running: RunningService
+) -> None:
+    mine = chief.get("/v1/subscribers/crew/configuration").json
+    chief.ask("POST", "/v1/statistics", [report(0, 9, 1, 0.1, mine["version"])])
+    crew = Client(running.url, running.service.tokens.create("crew", "subscriber", "crew"))
+    other = Client(running.url, running.service.tokens.create("other", "subscriber", "other"))
+    (own,) = crew.get("/v1/deviations?within_seconds=30").json
+    assert (own["subscriber"], own["comparable"], own["success_rate"]) == ("crew", True, 0.9)
+    assert other.get("/v1/deviations").json == []
+    assert other.get("/v1/deviations?subscriber=crew").status == 403
+    assert len(chief.get("/v1/deviations").json) == 1
+    assert chief.get("/v1/deviations?within_seconds=0").json == []
+
+
+def flow(drop_rate: float, priority: int = 1) -> Flow:
+    return Flow(
+        subscriber="crew", flow=0, priority=priority, drop_rate=drop_rate, filters=("smoke/#",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moves"),
+    [
+        (flow(0.0), flow(0.0004), 0),
+        (flow(0.0), flow(0.002), 1),
+        (flow(0.3), flow(0.3), 0),
+        (flow(0.3), flow(0.3, priority=2), 1),
+    ],
+)
+def test_what_nobody_could_tell_apart_is_no_move(before: Flow, after: Flow, moves: int) -> None:
+    assert len(difference(1, [before], 2, [after]).subscriptions) == moves
 
 
 def test_subscriptions_are_everybody_s_for_staff_and_one_s_own_otherwise(
@@ -285,7 +401,7 @@ def test_the_frame_is_the_same_for_everybody_and_names_no_other_machine(
     assert 'src="http' not in text
     assert 'href="http' not in text
     assert "default-src 'self'" in page.headers["Content-Security-Policy"]
-    script = anybody.get("/dashboard/assets/dashboard.js", **{"Accept-Encoding": "gzip"})
+    script = anybody.get("/dashboard/assets/4-live.js", **{"Accept-Encoding": "gzip"})
     assert script.headers["Content-Encoding"] == "gzip"
 
 

@@ -10,7 +10,7 @@ of what is predicted, a little off: pictures must not depend on how busy a machi
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -170,13 +170,13 @@ def _past(running: RunningService, configuration: dict[str, Any], chance: random
             reports = [from_plain(Statistics, each) for each in _reports(configuration, chance)]
             at = now - step * class_history.STEP_SECONDS
             class_history.count_in(
-                connection, reports, lambda who, flow: classes.get((who, flow)), at
+                connection, reports, lambda r: classes.get((r.subscriber, r.flow)), at
             )
 
 
 @contextmanager
-def burning_tower(folder: Path) -> Iterator[tuple[RunningService, Client]]:
-    """The service of the tower in the middle of an incident."""
+def burning_tower(folder: Path) -> Iterator[tuple[RunningService, Callable[[], object]]]:
+    """The service of the tower in the middle of an incident, and what has its clients report."""
     chance = random.Random(SEED)  # noqa: S311  # not secret
     controller = FakeController()
     with (
@@ -211,17 +211,15 @@ def burning_tower(folder: Path) -> Iterator[tuple[RunningService, Client]]:
         _observed(controller, _counters(client, chance))
         configuration = client.get("/v1/configuration").json
         _past(running, configuration, chance)
-        _tell(client, configuration, [name for name, *_ in crews], chance)
-        yield running, client
+        _tell(client, [name for name, *_ in crews])
+        reports = _reports(configuration, chance)
+        yield running, lambda: client.ask("POST", "/v1/statistics", reports)
 
 
-def _tell(
-    client: Client, configuration: dict[str, Any], crews: list[str], chance: random.Random
-) -> None:
+def _tell(client: Client, crews: list[str]) -> None:
     now = datetime.now(UTC).isoformat()
     parts = [("gateway", "gateway"), ("broker", "broker"), *((name, "client") for name in crews)]
     for part, kind in parts:
         beat = {"part": part, "kind": kind, "started_at": now, "sent_at": now}
         every = 0.2 if part == "ladder-5" else 100.0  # one of them has gone silent
         client.ask("POST", "/v1/heartbeats", {**beat, "every_seconds": every})
-    client.ask("POST", "/v1/statistics", _reports(configuration, chance))

@@ -1,0 +1,51 @@
+/* Requests to the service's interface, with the visitor's token; a refusal is an error in words. */
+"use strict";
+(() => {
+const PATIENCE_MILLISECONDS = 15000;
+
+class Refused extends Error {
+  constructor(status, text, retrySeconds = 0) {
+    super(text);
+    Object.assign(this, { status, retrySeconds });
+  }
+}
+const token = () => sessionStorage.getItem("firedex-token") || "";
+const headers = (more) => (token() ? { ...more, Authorization: `Bearer ${token()}` } : { ...more });
+
+async function ask(path, { method = "GET", body, more = {}, whole = false, patience = PATIENCE_MILLISECONDS } = {}) {
+  const answer = await fetch(path, {
+    method,
+    headers: headers(body === undefined ? more : { ...more, "Content-Type": "application/json" }),
+    body: body === undefined ? undefined : JSON.stringify(body),
+    cache: "no-store",
+    signal: AbortSignal.timeout(patience),
+  });
+  if (answer.status === 401) { firedex.tokenRefused(); throw new Refused(401, "The token is not valid."); }
+  if (answer.status !== 304 && !answer.ok) {
+    const said = await answer.json().catch(() => ({}));
+    const retry = Number(answer.headers.get("Retry-After")) || 0;
+    throw new Refused(answer.status, said.error || answer.statusText || `status ${answer.status}`, retry);
+  }
+  return whole ? answer : answer.json();
+}
+/* Why the figures are not renewed, for people. */
+function why(error) {
+  if (!(error instanceof Refused)) return "the service does not answer";
+  if (error.status === 429) return "the service was asked too often";
+  if (error.status >= 500) return `the service cannot answer now (${error.status})`;
+  return error.message;
+}
+const refusal = (text) => firedex.put("refusal", { children: text || "", hidden: !text });
+/* What somebody did: if it is refused, they are told. */
+async function attempt(work) {
+  try {
+    refusal("");
+    await work();
+  } catch (error) {
+    const mine = error instanceof Refused;
+    refusal(mine ? error.message : "The service does not answer; try again when it does.");
+  }
+}
+
+Object.assign(firedex, { Refused, token, headers, ask, why, refusal, attempt });
+})();

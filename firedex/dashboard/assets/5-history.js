@@ -1,0 +1,94 @@
+/* How it came to be so: delay and success over a chosen time, configurations and their differences. */
+"use strict";
+(() => {
+const { state, show, ask, put, make, cell, row, table, nothing, ink, colour, swatch } = firedex;
+const { known, seconds, share, exactShare, clock, local, zone, lastTime, csv } = firedex;
+const EVERY_MILLISECONDS = 10000, MOST_STEPS = 300, MOST_MARKS = 100, MOST_MOVES = 200;
+const COLUMNS = ["at", "seconds", "priority", "configuration_version", "delivered_events", "missing_events", "delay_mean_seconds", "delay_p95_seconds"];
+
+show.history = async () => {
+  const now = await firedex.overview(), length = state.period || 600;
+  const wanted = JSON.stringify([length, state.until, now.version, document.documentElement.dataset.theme]);
+  if (wanted === state.historyOf && performance.now() - state.historyAt < EVERY_MILLISECONDS) return;
+  const until = lastTime(state.until), to = (until ?? new Date()) / 1000, from = to - length;
+  const [records, steps] = await Promise.all([ask("/v1/configurations?limit=1000"),
+    ask(`/v1/history?from_seconds=${from.toFixed(0)}&to_seconds=${to.toFixed(0)}&most_steps=${MOST_STEPS}`)]);
+  Object.assign(state, { historyOf: wanted, historyAt: performance.now(), steps, moments: [...new Set(steps.map((step) => step.at))] });
+  put("replay", { figure: replay(steps, records, from, to) });
+  put("until-note", { children: state.until && !until ? "Not a time: hours:minutes, as 14:02." : `${clock(from * 1000)} to ${clock(to * 1000)}, ${zone()} time` });
+  const last = Math.max(state.moments.length - 1, 0), follow = !known(state.at) || state.at >= (state.last ?? 0);
+  state.last = last;
+  put("moment", { max: Math.max(last, 1), ...(follow ? { value: last } : {}) });
+  showMoment(follow ? last : state.at);
+  const told = JSON.stringify(records);
+  if (told !== state.told) { state.told = told; state.records = records; put("configurations", { rowData: records }); }
+};
+const success = (step) => {
+  const all = step.delivered_events + step.missing_events;
+  return all ? step.delivered_events / all : null;
+};
+/* One line of a class; where nothing was measured for a while, it has a gap. */
+function line(steps, of, more) {
+  const x = [], y = [];
+  steps.forEach((step, n) => {
+    const before = steps[n - 1];
+    if (before && new Date(step.at) - new Date(before.at) > 2500 * step.seconds) { x.push(local(step.at)); y.push(null); }
+    x.push(local(step.at));
+    y.push(of(step));
+  });
+  return { x, y, mode: "lines+markers", marker: { size: 4 }, ...more };
+}
+function replay(steps, records, from, to) {
+  const traces = [...new Set(steps.map((step) => step.priority))].sort((a, b) => a - b).flatMap((priority) => {
+    const those = steps.filter((step) => step.priority === priority);
+    const look = { name: `class ${priority}`, legendgroup: priority, line: { color: colour(priority) } };
+    return [line(those, (step) => step.delay_p95_seconds, look), line(those, success, { ...look, showlegend: false, yaxis: "y2" })];
+  });
+  const axis = { gridcolor: ink("--line"), color: ink("--ink"), zeroline: false };
+  const within = records.filter(({ in_force_at: at }) => at && new Date(at) / 1000 > from && new Date(at) / 1000 < to).slice(0, MOST_MARKS);
+  const mark = ({ in_force_at: at }) => ({ type: "line", x0: local(at), x1: local(at), y0: 0, y1: 1, yref: "paper",
+    line: { color: ink("--soft"), dash: "dot", width: 1 } });
+  return { data: traces, layout: {
+    height: 400, margin: { l: 70, r: 10, t: 30, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: ink("--ink"), size: 14 }, legend: { orientation: "h", y: 1.12 }, uirevision: `${state.period} ${state.until}`, shapes: within.map(mark),
+    xaxis: { ...axis, type: "date", anchor: "y2", range: [local(from * 1000), local(to * 1000)] },
+    yaxis: { ...axis, domain: [0.5, 1], title: { text: "p95 delay, s" }, rangemode: "tozero" },
+    yaxis2: { ...axis, domain: [0, 0.4], title: { text: "success" }, range: [0, 1.05], tickformat: ".0%" } } };
+}
+function showMoment(index) {
+  state.at = index;
+  const at = state.moments?.[index];
+  put("moment-label", { children: at ? `Moment: ${clock(at)}` : "Moment: nothing was measured in this time" });
+  if (!at) { put("at-moment", { children: [] }); return; }
+  put("at-moment", { children: table([["Class"], ["Plan"], ["Mean delay"], ["p95"], ["Success"], ["Events"]],
+    state.steps.filter((step) => step.at === at).map((step) => row([make("Td", "", swatch(step.priority)), cell(step.configuration_version),
+      cell(seconds(step.delay_mean_seconds)), cell(seconds(step.delay_p95_seconds)), cell(share(success(step))), cell(step.delivered_events)]))) });
+}
+
+/* Subscriptions that are served otherwise, those that move most first. */
+const distance = (move) => 10 * Math.abs((move.priority_after ?? 99) - (move.priority_before ?? 99))
+  + Math.abs((move.drop_rate_after ?? 1) - (move.drop_rate_before ?? 1));
+const byDistance = (moves) => [...moves].sort((a, b) => distance(b) - distance(a));
+const moveTable = (moves, before, after, most) => table(
+  [["Filter"], ["Subscriber", "words"], [`Class ${before}`], [after], [`Dropped ${before}`], [after]],
+  byDistance(moves).slice(0, most).map((move) => row([cell(move.filter), cell(move.subscriber, "words"),
+    cell(move.priority_before ?? "–"), cell(move.priority_after ?? "–"), cell(exactShare(move.drop_rate_before)), cell(exactShare(move.drop_rate_after))])));
+async function showDifference(record) {
+  state.compared = record.version;
+  const before = Math.max(0, ...(state.records || []).filter((each) => each.version < record.version && each.state !== "failed").map((each) => each.version));
+  if (!before) { put("difference", { children: nothing(`Plan ${record.version} is the first: ${record.reason}.`) }); return; }
+  const { flows, subscriptions: moves } = await ask(`/v1/configurations/${before}/difference/${record.version}`);
+  if (state.compared !== record.version) return;  // another was chosen meanwhile
+  const failed = record.error ? `; failed: ${record.error}` : "";
+  const told = `From plan ${before} to plan ${record.version} (${record.reason}${failed}): ${flows.length} flows and ${moves.length} subscriptions differ.`;
+  put("difference", { children: [make("P", "", told), moves.length ? moveTable(moves, "before", "after", MOST_MOVES) : ""] });
+}
+function exportHistory() {
+  put("download", { data: { content: csv(COLUMNS, state.steps || []), filename: "firedex-history.csv", type: "text/csv", base64: false } });
+}
+async function openReport() {
+  const answer = await ask("/v1/validation-report", { whole: true });
+  window.open(URL.createObjectURL(await answer.blob()), "_blank", "noopener");
+}
+Object.assign(firedex, { showMoment, showDifference, exportHistory, openReport, moveTable });
+})();

@@ -1,0 +1,87 @@
+/* The first page: what is getting through, and what is not. */
+"use strict";
+(() => {
+const { state, show, staff, ask, put, make, cell, row, table, nothing, swatch, linkRow } = firedex;
+const { known, seconds, share, clock } = firedex;
+const MOST_CHIPS = 12;
+const ALL_CLEAR = "Nothing to say: all parts are well, what was predicted arrives, all deadlines are met.";
+
+const isOpen = (incident) => Boolean(incident && !incident.closed_at);
+const window_ = (now) => seconds(now.measured_within_seconds);
+async function overview() {
+  const now = (state.overview = await ask("/v1/overview"));
+  const incident = isOpen(now.incident) ? `${now.incident.title}: ${now.incident.phase}` : "no incident";
+  put("site", { children: `FireDeX ${now.name}` });
+  put("incident", { children: incident });
+  return now;
+}
+const figure = (title, value, under, className, id) => make("Div", "figure", [
+  make("Small", "", title), make("B", className, value, { id }), make("Small", "", under)]);
+const worth = (measured, predicted) => [share(measured ?? predicted),
+  known(measured) ? `measured; predicted ${share(predicted)}` : "predicted; nothing measured lately"];
+function figures(now) {
+  const { incident, utility } = now, open = isOpen(incident);
+  const [achieved, achievedUnder] = worth(utility?.measured, utility?.predicted);
+  const [timely, timelyUnder] = worth(utility?.measured_timely, utility?.predicted_timely);
+  return [
+    figure("Incident", open ? incident.phase : "none",
+      open ? `${incident.title}, since ${clock(incident.phase_since)}` : "utilities are the subscribers' own", "words", "phase-now"),
+    figure("Utility achieved", achieved, achievedUnder, "", "utility-achieved"),
+    figure("Utility in time", timely, timelyUnder, "", "utility-timely"),
+    figure("Miss their deadline", now.late_in_all, "subscriptions", now.late_in_all ? "bad" : "good", "late-count"),
+    figure("Plan", now.version || "none",
+      now.pending_changes ? `${now.pending_changes} changes to come` : `in force since ${clock(now.in_force_since)}`, "", "plan-version"),
+  ];
+}
+/* Said with the time of the one who reads it. */
+const said = (text, since) => (since ? `${text} since ${clock(since)}` : text);
+const alerts = (now) => (now.alerts.length
+  ? make("Ul", "alerts", now.alerts.map((alert) => make("Li", alert.severity, said(alert.text, alert.since))))
+  : make("P", "good", ALL_CLEAR));
+const lateOnes = (now) => (now.late.length ? table(
+  [["Filter"], ["Subscriber", "words"], ["Late by"], ["Deadline"], ["p95 measured"], ["predicted"], ["Class"], ["Why", "words"]],
+  now.late.map((one) => row([
+    cell(one.filter), cell(one.subscriber, "words"),
+    cell(known(one.late_by_seconds) ? seconds(one.late_by_seconds) : "never comes", "late"),
+    cell(seconds(one.deadline_seconds)), cell(seconds(one.delay_p95_seconds)),
+    cell(seconds(one.predicted_delay_seconds)), cell(one.priority),
+    cell(said(one.reason || "", one.reason_since), "words")]))) : nothing("None."));
+const classes = (now) => (now.classes.length ? table(
+  [["Class"], ["Subscriptions"], ["Mean delay"], ["predicted"], ["p95"], ["predicted"], ["Success"], ["predicted"]],
+  now.classes.map((each) => row([
+    make("Td", "", swatch(each.priority)), cell(each.subscriptions),
+    cell(seconds(each.delay_mean_seconds), "measured"), cell(seconds(each.predicted_delay_mean_seconds), "soft"),
+    cell(seconds(each.delay_p95_seconds), "measured-p95"), cell(seconds(each.predicted_delay_p95_seconds), "soft predicted-p95"),
+    cell(share(each.success_rate), "measured-success"), cell(share(each.predicted_success_rate), "soft"),
+  ], { "data-class": each.priority }))) : nothing("Nobody has subscribed yet."));
+
+const ofPart = (part) => part.detail || (part.state === "stale" ? `silent for ${seconds(part.seconds_ago)}`
+  : part.state === "unknown" ? "never heard of" : part.state);
+function health(parts) {
+  return ["broker", "gateway", "controller", "switch", "client"].map((kind) => {
+    const those = parts.filter((part) => part.kind === kind);
+    const ill = those.filter((part) => part.state !== "well");
+    const shown = those.length <= MOST_CHIPS ? those
+      : [...ill, ...those.filter((part) => part.state === "well")].slice(0, MOST_CHIPS);
+    const chips = shown.map((part) => make("Span", `chip ${part.state}`, `${part.part}: ${ofPart(part)}`,
+      { "data-part": part.part, "data-state": part.state }));
+    if (shown.length < those.length) chips.push(make("Span", "chip", `${those.length - shown.length} more`));
+    return make("Div", "chips", [make("Span", "soft", `${kind}${those.length ? "" : ": none known"}`), ...chips]);
+  });
+}
+
+show.now = async () => {
+  const now = await overview();
+  put("figures", { children: figures(now) });
+  put("alerts", { children: alerts(now) });
+  put("late", { children: lateOnes(now) });
+  put("classes-note", { children: `Measured: what clients reported within the last ${window_(now)} under plan ${now.version}.` });
+  put("classes", { children: classes(now) });
+  put("links", { children: now.links.length ? now.links.map(linkRow) : nothing("No link carries anything yet.") });
+  put("parts", { children: health(now.parts) });
+  if (state.painted) return;
+  state.painted = true;
+  requestAnimationFrame(() => performance.mark("firedex-first-useful-paint"));
+};
+Object.assign(firedex, { overview, isOpen });
+})();

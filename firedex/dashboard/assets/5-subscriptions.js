@@ -1,0 +1,67 @@
+/* Who wants what, with what is measured and predicted of it; kept up to date row by row. */
+"use strict";
+(() => {
+const { state, show, staff, ask, put, known, seconds, csv } = firedex;
+const MEASURED_WITHIN_SECONDS = 30;  // for those who do not see the overview, which says it
+const COLUMNS = ["late", "priority", "filter", "subscriber", "utility_words", "weight", "deadline_seconds", "delay_p95_seconds",
+  "predicted_delay_p95_seconds", "success_rate", "predicted_success_rate"];
+
+const isLate = (each) => known(each.deadline_seconds)
+  && (known(each.delay_p95_seconds) ? each.delay_p95_seconds > each.deadline_seconds : each.deadline_met === false);
+const shapeOf = (utility) => utility.enough ?? utility.exponent
+  ?? (utility.points || []).map(([success, worth]) => `${success}:${worth}`).join(", ");
+function utilityWords(utility) {
+  const shape = utility.kind === "piecewise-linear" ? `${utility.points.length} points` : shapeOf(utility);
+  return `${utility.kind}${shape === "" ? "" : ` ${shape}`}`;
+}
+const prepared = (each) => ({ ...each, weight: each.utility.weight, utility_words: utilityWords(each.utility) });
+const inOrder = (a, b) => (a.priority ?? 99) - (b.priority ?? 99) || a.filter.localeCompare(b.filter) || a.subscriber.localeCompare(b.subscriber);
+
+async function rowsNow() {
+  const whose = state.watched ? `?subscriber=${encodeURIComponent(state.watched)}` : "";
+  const answer = await ask(`/v1/subscriptions${whose}`, { whole: true, more: state.tag ? { "If-None-Match": state.tag } : {} });
+  if (answer.status !== 304) {
+    state.fetched = (await answer.json()).map(prepared).sort(inOrder);
+    state.tag = answer.headers.get("ETag");
+  }
+  return state.fetched;  // shown or not: what comes after this may fail
+}
+/* What was measured under the plan in force, within the same time as on the first page. */
+async function measuredNow() {
+  const within = state.overview?.measured_within_seconds ?? MEASURED_WITHIN_SECONDS;
+  const found = await ask(`/v1/deviations?within_seconds=${within}${state.watched ? `&subscriber=${encodeURIComponent(state.watched)}` : ""}`);
+  put("subscriptions-note", { children: `Measured: what clients reported within the last ${seconds(within)} under the plan in force.` });
+  return Object.fromEntries(found.filter((each) => each.comparable).map((each) => [`${each.subscriber} ${each.flow}`, each]));
+}
+show.subscriptions = async () => {
+  if (staff()) await firedex.overview();
+  const rows = await rowsNow(), measured = await measuredNow();
+  const changed = [];
+  for (const each of rows) {
+    const seen = measured[`${each.subscriber} ${each.flow}`];
+    const p95 = seen?.delay_p95_seconds ?? null, success = seen?.success_rate ?? null;
+    if (each.delay_p95_seconds === p95 && each.success_rate === success && known(each.late_rank)) continue;
+    Object.assign(each, { delay_p95_seconds: p95, success_rate: success });
+    each.late_rank = +isLate(each);
+    changed.push(each);
+  }
+  if (rows !== state.rows) { state.rows = rows; put("subscriptions", { rowData: rows.map((each) => ({ ...each })) }); }
+  else if (changed.length) put("subscriptions", { rowTransaction: { update: changed.map((each) => ({ ...each })), async: true } });
+  put("phase-form", { hidden: state.visitor.role !== "command" });
+  if (staff()) await phases();
+};
+async function phases() {
+  const profiles = await ask("/v1/profiles");
+  const { incident } = state.overview, open = firedex.isOpen(incident);
+  put("phases", { children: (open ? `Now: ${incident.phase}. ` : "No incident is open: applying opens one. ")
+    + (profiles.length ? `Phases with a profile: ${profiles.map((each) => each.phase).join(", ")}.` : "No phase has a profile yet.") });
+  put("opening", { hidden: open });
+}
+/* As the table shows them: found, sorted. */
+async function exportSubscriptions() {
+  const grid = await window.dash_ag_grid.getApiAsync("subscriptions"), rows = [];
+  grid.forEachNodeAfterFilterAndSort((node) => rows.push({ ...node.data, late: node.data.late_rank ? "late" : "" }));
+  put("download", { data: { content: csv(COLUMNS, rows), filename: "firedex-subscriptions.csv", type: "text/csv", base64: false } });
+}
+Object.assign(firedex, { exportSubscriptions, shapeOf, utilityWords });
+})();

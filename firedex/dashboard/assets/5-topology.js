@@ -1,0 +1,128 @@
+/* Switches, links and hosts, coloured by load; a switch's rules, meters and queues. */
+"use strict";
+(() => {
+const { state, show, ask, put, make, cell, row, table, ink, share, bits, load } = firedex;
+const MOST_HOSTS_DRAWN = 12, COLUMN = 150, LEVEL = 130, MOST_RULES = 300;
+const LEGEND = "Colour by load: green up to 80 %, amber up to full, red beyond. Arrows lead away from the broker; numbers are the load of links.";
+
+/* The switches below each, as ways lead from the broker: links are cables, and may be given towards
+   it as well. Where the broker's switch is not given, links lead away from it. */
+function tree(network) {
+  const ids = network.switches.map((each) => each.id), home = network.broker.switch;
+  const neighbours = Object.fromEntries(ids.map((id) => [id, []]));
+  for (const link of network.links) {
+    neighbours[link.from].push(link.to);
+    if (home) neighbours[link.to].push(link.from);
+  }
+  const entered = new Set(network.links.map((link) => link.to));
+  const roots = home ? [home] : ids.filter((id) => !entered.has(id));
+  const below = Object.fromEntries(ids.map((id) => [id, []])), seen = new Set(roots);
+  const waiting = [...roots];
+  const follow = () => {
+    while (waiting.length) {
+      const here = waiting.shift();
+      for (const there of neighbours[here]) if (!seen.has(there)) { seen.add(there); below[here].push(there); waiting.push(there); }
+    }
+  };
+  follow();
+  for (const id of ids) if (!seen.has(id)) { roots.push(id); seen.add(id); waiting.push(id); follow(); }
+  return { roots, below };
+}
+const heat = (used) => ink(used > 1 ? "--bad" : used > 0.8 ? "--warn" : used > 0 ? "--good" : "--soft");
+const switchNode = (id) => `switch ${id}`, hostNode = (id) => `host ${id}`;
+
+/* Nodes and edges; `loads`: of each port, by switch and then by where it leads ("" to its hosts). */
+function drawing(network, places, loads) {
+  const { roots, below } = tree(network);
+  const of = (id, towards) => loads[id]?.[towards];
+  const worst = (id) => Math.max(0, ...Object.values(loads[id] || {}));
+  const nodes = [], edges = [];
+  const edge = (source, target, used, label = "") => edges.push({ data: { id: `${source} > ${target}`, source, target,
+    label, colour: used === undefined ? ink("--line") : heat(used), arrow: used === undefined ? "none" : "triangle" } });
+  let column = 0;
+  const place = (id, depth) => {
+    const first = column, hosts = places.filter((each) => each.switch === id).map((each) => each.subscriber);
+    for (const next of below[id]) place(next, depth + 1);
+    const drawn = hosts.length > MOST_HOSTS_DRAWN ? [[`all of ${id}`, `${hosts.length} hosts`]] : hosts.map((name) => [name, name]);
+    drawn.forEach(([name, label], n) => {
+      nodes.push({ data: { id: hostNode(name), label, kind: "host" }, position: { x: column * COLUMN, y: (depth + 1) * LEVEL + (n % 2) * 45 } });
+      edge(switchNode(id), hostNode(name));
+      column += 0.6;
+    });
+    column = Math.max(column, first + 1);
+    nodes.push({ data: { id: switchNode(id), name: id, kind: "switch", colour: heat(worst(id)), label: loads[id] ? `${id}  ${share(worst(id))}` : id },
+      position: { x: ((first + column - 1) / 2) * COLUMN, y: depth * LEVEL } });
+  };
+  for (const root of roots) place(root, 0);
+  const top = nodes.find((node) => node.data.id === switchNode(roots[0]));
+  nodes.push({ data: { id: "broker", label: `broker ${network.broker.id}`, kind: "broker" }, position: { x: top?.position.x ?? 0, y: -LEVEL } });
+  for (const root of roots) edge("broker", switchNode(root));
+  for (const link of network.links) {
+    const ways = [[link.from, link.to], [link.to, link.from]].filter(([from, to]) => of(from, to) !== undefined);
+    for (const [from, to] of ways) edge(switchNode(from), switchNode(to), of(from, to), share(of(from, to)));
+    if (!ways.length) edge(switchNode(link.from), switchNode(link.to));
+  }
+  return [...nodes, ...edges];
+}
+const stylesheet = () => [
+  { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 17, "text-valign": "bottom", "text-margin-y": 5,
+    "text-background-color": ink("--card"), "text-background-opacity": 1, width: 24, height: 24, "background-color": ink("--soft") } },
+  { selector: "node[kind='switch']", style: { shape: "round-rectangle", width: 46, height: 30, "background-color": "data(colour)",
+    "text-valign": "center", "text-halign": "right", "text-margin-x": 6, "text-margin-y": 0 } },
+  { selector: "node[kind='broker']", style: { shape: "diamond", width: 36, height: 36, "background-color": ink("--accent"),
+    "text-valign": "center", "text-halign": "right", "text-margin-x": 6, "text-margin-y": 0 } },
+  { selector: "edge", style: { width: 4, "line-color": "data(colour)", "target-arrow-color": "data(colour)", "target-arrow-shape": "data(arrow)",
+    label: "data(label)", color: ink("--ink"), "font-size": 15, "curve-style": "bezier", "text-background-color": ink("--card"), "text-background-opacity": 1 } },
+];
+
+show.topology = async () => {
+  const [now, { network, places }] = await Promise.all([firedex.overview(), ask("/v1/network")]);
+  const parts = Object.fromEntries(now.parts.filter((part) => part.kind === "switch").map((part) => [part.part, part]));
+  const loads = {};
+  for (const link of now.links) (loads[link.switch] ||= {})[link.towards || ""] = load(link);
+  const elements = drawing(network, places, loads);
+  const look = JSON.stringify([elements, document.documentElement.dataset.theme]);
+  if (look !== state.drawn) { state.drawn = look; put("network", { elements, stylesheet: stylesheet() }); }
+  put("network-legend", { children: LEGEND });
+  put("switches", { rowData: network.switches.map((each) => ({
+    id: each.id,
+    load: loads[each.id] ? Math.max(...Object.values(loads[each.id])) : null,
+    bandwidth: bits(each.bandwidth_bits_per_second),
+    hosts: places.filter((place) => place.switch === each.id).length,
+    state: parts[each.id]?.detail || parts[each.id]?.state || (each.managed ? "no controller" : "not managed"),
+  })) });
+  if (state.switch) await showSwitch();
+};
+
+function rules(desired, statistics) {
+  const counted = Object.fromEntries((statistics?.flows || []).map((each) => [`${each.subscriber} ${each.flow}`, each]));
+  return table([["Subscriber"], ["Flow"], ["Class"], ["Ports"], ["Meter"], ["Packets"], ["now"], ["Metered out"]],
+    desired.flows.slice(0, MOST_RULES).map((rule) => {
+      const seen = counted[`${rule.subscriber} ${rule.flow}`];
+      return row([cell(rule.subscriber), cell(rule.flow), cell(rule.priority), cell(rule.endpoints.subscriber_ports.join(", ")),
+        cell(`${+rule.limit.packets_per_second.toFixed(1)}/s, burst ${rule.limit.burst_packets}`),
+        cell(seen ? seen.packets : "–"), cell(seen ? `${seen.packets_per_second.toFixed(1)}/s` : "–"), cell(seen ? seen.metered_out_packets : "–")]);
+    }));
+}
+const ports = (desired) => table([["Towards"], ["Bandwidth"], ["Class"], ["Guaranteed"], ["Queue holds"]],
+  desired.ports.flatMap((port) => port.classes.map((each) => row([
+    cell(port.towards || "hosts"), cell(bits(port.bandwidth_bits_per_second)), cell(each.priority),
+    cell(bits(each.guaranteed_bits_per_second)), cell(each.limit_packets)]))));
+const queues = (statistics) => table([["Port"], ["Class"], ["Sent"], ["now"], ["Waiting"], ["Dropped"]],
+  statistics.queues.map((queue) => row([cell(queue.port), cell(queue.priority), cell(queue.packets),
+    cell(bits(queue.bits_per_second)), cell(queue.backlog_packets), cell(queue.dropped_packets)])));
+async function showSwitch() {
+  const asked = state.switch;
+  const { desired, status, statistics } = await ask(`/v1/switches/${encodeURIComponent(asked)}`);
+  if (asked !== state.switch) return;
+  const told = status ? `${status.datapath_id}, ${status.connected ? "connected" : "not connected"}, ${status.settled ? "rules as desired" : "rules not as desired yet"}`
+    : "The controller says nothing of it.";
+  const parts = [make("P", "soft", told)];
+  if (desired) parts.push(make("H3", "", "Rules and meters"), rules(desired, statistics));
+  if (desired?.ports.length) parts.push(make("H3", "", "Classes of its ports"), ports(desired));
+  if (statistics?.queues.length) parts.push(make("H3", "", "Queues"), queues(statistics));
+  put("switch-title", { children: `Switch ${asked}` });
+  put("switch", { children: parts });
+}
+Object.assign(firedex, { drawing, tree, showSwitch });
+})();

@@ -1,0 +1,143 @@
+/* What a change would do, before it is made. What is applied is what was answered for, and nothing
+   can be applied before that answer is there, after it failed, or when the inputs have changed. */
+"use strict";
+(() => {
+const { state, staff, ask, put, make, cell, row, table, nothing, swatch, Refused } = firedex;
+const { known, seconds, share, refresh, utilityWords } = firedex;
+const PLANNING_MILLISECONDS = 60000, MOST_MOVES = 50;
+const OUTDATED = "The inputs have changed since: ask again what it would do.";
+let asked = 0;  // of several questions only the last one's answer counts
+let proposal = null;  // what Apply would do; there only once its answer is shown
+
+function propose(made) { proposal = made; put("apply", { disabled: !made }); }
+const inputsOf = (kind, given) => JSON.stringify([kind, ...(kind === "phase" ? [given.phase, given.title]
+  : [given.chosen, given.kind, given.weight, given.shape, given.deadline])].map((each) => each ?? ""));
+
+/* `prepare`: the change, what to suppose, and its title. */
+async function question(kind, given, prepare) {
+  const mine = ++asked, inputs = inputsOf(kind, given);
+  state.previewed = { kind, inputs };
+  propose(null);
+  put("preview-card", { hidden: false });
+  put("preview", { children: nothing("Planning …") });
+  try {
+    const { change, suppose, title } = await prepare();
+    const children = staff() ? await effect(suppose, title)
+      : nothing(`${title}. What it would do to all is for operators to see; you may apply it.`);
+    if (mine !== asked) return;
+    put("preview", { children });
+    propose({ change, kind, inputs });
+  } catch (error) {
+    if (mine !== asked) return;
+    put("preview", { children: make("P", "bad", "This was not answered, and cannot be applied. Ask again.") });
+    throw error;
+  }
+}
+async function effect(suppose, title) {
+  const [then, now] = await Promise.all([
+    ask("/v1/what-if", { method: "POST", body: suppose, patience: PLANNING_MILLISECONDS }), firedex.overview()]);
+  const { prediction, difference } = then, moves = difference.subscriptions;
+  const timely = prediction.maximum_utility ? Math.min(prediction.timely_utility / prediction.maximum_utility, 1) : 1;
+  const missed = prediction.deadlines_missed;
+  return [
+    make("P", "", title),
+    table([["", "words"], ["now"], ["then"]], [
+      row([cell("Utility achieved"), cell(share(now.utility?.predicted), "now-utility"), cell(share(prediction.achieved_utility_rate), "then-utility")]),
+      row([cell("Utility in time"), cell(share(now.utility?.predicted_timely)), cell(share(timely))]),
+      row([cell("Predicted to miss their deadline"), cell(now.predicted_late), cell(missed, missed > now.predicted_late ? "bad" : "")])]),
+    classesTable(now.classes, prediction.classes),
+    make("P", "", moves.length ? `${moves.length} subscriptions are served otherwise:` : "Every subscription stays as it is."),
+    moves.length ? firedex.moveTable(moves, "now", "then", MOST_MOVES) : "",
+  ];
+}
+function classesTable(now, then) {
+  const present = Object.fromEntries(now.map((each) => [each.priority, each]));
+  const future = Object.fromEntries(then.map((each) => [each.priority, each]));
+  const priorities = Object.keys({ ...present, ...future }).sort((a, b) => a - b);
+  const pair = (name, before, after) => [cell(before, `now-${name}`), cell(after, `then-${name}${before === after ? "" : " changed"}`)];
+  return table([["Class"], ["Subscriptions now"], ["then"], ["p95 now"], ["then"], ["Success now"], ["then"]], priorities.map((priority) => {
+    const was = present[priority], will = future[priority];
+    return row([make("Td", "", swatch(priority)),
+      ...pair("count", String(was?.subscriptions ?? 0), String(will?.subscriptions ?? 0)),
+      ...pair("p95", seconds(was?.predicted_delay_p95_seconds), seconds(will?.delay_p95_seconds)),
+      ...pair("success", share(was?.predicted_success_rate), share(will?.success_rate))], { "data-class": priority });
+  }));
+}
+
+const number = (value) => (value === "" || !known(value) ? null : Number(value));
+function utilityOf({ kind, weight, shape }) {
+  const worth = number(weight);
+  if (worth === null || !(worth >= 0)) throw new Refused(0, "A weight is a number, 0 or more.");
+  const bent = { capped: "enough", power: "exponent" }[kind];
+  if (bent && !(number(shape) > 0 && number(shape) <= 1)) throw new Refused(0, `A ${kind} utility needs a shape above 0, and 1 at most.`);
+  if (bent) return { kind, weight: worth, [bent]: number(shape) };
+  if (kind !== "piecewise-linear") return { kind, weight: worth };
+  const points = String(shape ?? "").split(",").map((point) => point.split(":").map(Number));
+  if (points.some((point) => point.length !== 2 || point.some(Number.isNaN))) throw new Refused(0, "Points are given as success:worth, as 0:0, 0.5:0.8, 1:1.");
+  return { kind, weight: worth, points };
+}
+async function subscriptionChange(chosen, remove, given) {
+  const path = `/v1/subscribers/${encodeURIComponent(chosen.subscriber)}`, name = `${chosen.filter} of ${chosen.subscriber}`;
+  const answer = await ask(path, { whole: true });
+  const registration = await answer.json(), more = { "If-Match": answer.headers.get("ETag") }, { subscriber } = registration;
+  const before = subscriber.subscriptions.find((each) => each.filter === chosen.filter);
+  if (!before) throw new Refused(0, `${chosen.subscriber} has no ${chosen.filter} any more.`);
+  const having = (subscriptions) => ({ subscribers: [{ ...registration, subscriber: { ...subscriber, subscriptions } }] });
+  if (remove) return {
+    title: `${name} removed`,
+    suppose: having(subscriber.subscriptions.filter((each) => each !== before)),
+    change: { path: `${path}/subscriptions?filter=${encodeURIComponent(chosen.filter)}&`, method: "DELETE", more },
+  };
+  const after = { ...before, utility: utilityOf(given), deadline_seconds: number(given.deadline) };
+  const deadline = known(after.deadline_seconds) ? `deadline ${seconds(after.deadline_seconds)}` : "no deadline";
+  return {
+    title: `${name}: utility ${utilityWords(after.utility)}, weight ${after.utility.weight}, ${deadline}`,
+    suppose: having(subscriber.subscriptions.map((each) => (each === before ? after : each))),
+    change: { path: `${path}/subscriptions?`, method: "POST", body: { subscriptions: [after] }, more },
+  };
+}
+function previewSubscription(remove, given) {
+  const { chosen } = state;
+  if (!chosen) throw new Refused(0, "Choose a subscription in the table first.");
+  const kind = remove ? "removal" : "change";
+  return question(kind, { ...given, chosen: idOf(chosen) }, () => subscriptionChange(chosen, remove, given));
+}
+function previewPhase(given) {
+  const { phase, title } = given;
+  if (!phase) throw new Refused(0, "Name a phase.");
+  return question("phase", given, async () => {
+    const open = firedex.isOpen((await firedex.overview()).incident);
+    const change = open ? { path: "/v1/incident/phase?", method: "PUT", body: { phase } }
+      : { path: "/v1/incident?", method: "POST", body: { title: title || "incident", phase } };
+    return { change, suppose: { phase }, title: open ? `Phase ${phase}` : `A new incident “${title || "incident"}”, phase ${phase}` };
+  });
+}
+const idOf = (row_) => `${row_.subscriber} ${row_.filter}`;
+const present = (given) => ({ ...given, chosen: state.chosen && idOf(state.chosen) });
+/* Somebody typed or chose something: what was asked for other inputs is not the answer. */
+function edited(given) {
+  const { previewed } = state;
+  if (!previewed || inputsOf(previewed.kind, present(given)) === previewed.inputs) return;
+  asked += 1;
+  state.previewed = null;
+  propose(null);
+  put("preview", { children: nothing(OUTDATED) });
+}
+async function apply(given) {
+  if (!proposal || inputsOf(proposal.kind, present(given)) !== proposal.inputs) { edited(given); throw new Refused(0, "Ask first what it would do."); }
+  const { path, ...how } = proposal.change;
+  propose(null);
+  const answer = await ask(`${path}wait_seconds=10`, { ...how, whole: true, patience: PLANNING_MILLISECONDS });
+  discard();
+  if (answer.status === 202) firedex.refusal("It is kept; the plan that includes it is not in force yet.");
+  refresh();
+}
+function discard() {
+  asked += 1;
+  state.previewed = null;
+  propose(null);
+  put("preview-card", { hidden: true });
+  put("preview", { children: [] });
+}
+Object.assign(firedex, { previewSubscription, previewPhase, edited, apply, discard, utilityOf, idOf });
+})();
