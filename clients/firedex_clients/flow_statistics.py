@@ -40,6 +40,8 @@ class _Window:
         self.delivered[topic] = self.delivered.get(topic, 0) + 1
         self.payload_bytes[topic] = self.payload_bytes.get(topic, 0) + len(event.payload)
         self.version = event.configuration_version
+        if event.event_id is not None and not event.retained:
+            self.missing.setdefault(topic, 0)  # numbered: had any been lost, it would show
         if event.published_at_seconds is None or event.retained:
             return
         delay = event.received_at_seconds - event.published_at_seconds
@@ -109,7 +111,7 @@ class FlowStatistics:
                 TopicCount(
                     topic=topic,
                     delivered_events=window.delivered.get(topic, 0),
-                    missing_events=window.missing.get(topic, 0),
+                    missing_events=window.missing.get(topic),
                     payload_bytes=window.payload_bytes.get(topic, 0),
                 )
                 for topic in sorted({*window.delivered, *window.missing})[:MOST_TOPICS_IN_A_REPORT]

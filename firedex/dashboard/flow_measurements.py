@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from firedex.wire import ClassPrediction, Statistics
 from firedex.wire.overview import ClassNow
+from firedex.wire.reports import numbered_events
 
 __all__ = ["FlowKey", "FlowMeasurement", "class_rows", "flow_measurements"]
 
@@ -13,9 +14,10 @@ FlowKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowMeasurement:
-    """One flow within one window."""
+    """One flow within one window; ``numbered``: those delivered whose losses would show."""
 
     delivered: int
+    numbered: int
     missing: int
     window_seconds: float = 0.0
     delay_mean_seconds: float | None
@@ -24,8 +26,8 @@ class FlowMeasurement:
     @property
     def success_rate(self) -> float | None:
         """Delivered of all that there were, by their numbers."""
-        total = self.delivered + self.missing
-        return self.delivered / total if total else None
+        total = self.numbered + self.missing
+        return self.numbered / total if total else None
 
 
 def flow_measurements(
@@ -36,16 +38,22 @@ def flow_measurements(
     Under another one, a flow of the same number may have had another class and other filters.
     """
     return {
-        (report.subscriber, report.flow): FlowMeasurement(
-            delivered=sum(count.delivered_events or 0 for count in report.topics),
-            missing=sum(count.missing_events or 0 for count in report.topics),
-            window_seconds=report.window_seconds,
-            delay_mean_seconds=report.delay_mean_seconds,
-            delay_p95_seconds=report.delay_p95_seconds,
-        )
+        (report.subscriber, report.flow): _measurement(report)
         for report in reports
         if report.reporter == report.subscriber and report.configuration_version == version
     }
+
+
+def _measurement(report: Statistics) -> FlowMeasurement:
+    numbered, missing = numbered_events(report.topics)
+    return FlowMeasurement(
+        delivered=sum(count.delivered_events or 0 for count in report.topics),
+        numbered=numbered,
+        missing=missing,
+        window_seconds=report.window_seconds,
+        delay_mean_seconds=report.delay_mean_seconds,
+        delay_p95_seconds=report.delay_p95_seconds,
+    )
 
 
 def class_rows(
@@ -62,8 +70,8 @@ def class_rows(
 
 
 def _class_row(predicted: ClassPrediction, flows: list[FlowMeasurement]) -> ClassNow:
-    delivered = sum(flow.delivered for flow in flows)
-    total = delivered + sum(flow.missing for flow in flows)
+    numbered = sum(flow.numbered for flow in flows)
+    total = numbered + sum(flow.missing for flow in flows)
     timed = [(f.delivered, f.delay_mean_seconds) for f in flows if f.delay_mean_seconds is not None]
     weight = sum(events for events, _ in timed)
     return ClassNow(
@@ -77,5 +85,5 @@ def _class_row(predicted: ClassPrediction, flows: list[FlowMeasurement]) -> Clas
         delay_p95_seconds=max(
             (f.delay_p95_seconds for f in flows if f.delay_p95_seconds is not None), default=None
         ),
-        success_rate=delivered / total if total else None,
+        success_rate=numbered / total if total else None,
     )

@@ -126,7 +126,7 @@ def history(
             priority=row.priority,
             configuration_version=row.version,
             delivered_events=_bounded(int(row.delivered)),
-            missing_events=_bounded(int(row.missing)),
+            missing_events=_bounded(int(row.missing)) if row.timed or row.missing else None,
             delay_mean_seconds=row.delay_sum_seconds / row.timed if row.timed else None,
             delay_p95_seconds=row.delay_p95_seconds,
         )

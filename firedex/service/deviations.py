@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from firedex.service.configuration_document import ConfigurationDocument
 from firedex.wire import Statistics, SubscriptionPrediction
+from firedex.wire.reports import numbered_events
 from firedex.wire.service_api import Deviation
 
 __all__ = ["deviations", "ratios"]
@@ -74,8 +75,5 @@ def _offered_mean_success(rows: Sequence[SubscriptionPrediction]) -> float | Non
 
 
 def _success(report: Statistics) -> float | None:
-    delivered = sum(count.delivered_events or 0 for count in report.topics)
-    missing = [c.missing_events for c in report.topics if c.missing_events is not None]
-    if not missing or delivered + sum(missing) == 0:
-        return None
-    return delivered / (delivered + sum(missing))
+    delivered, missing = numbered_events(report.topics)
+    return delivered / (delivered + missing) if delivered + missing else None

@@ -200,13 +200,16 @@ class SwitchView:
 
 @value
 class ClassHistory:
-    """What clients measured of one class within some seconds."""
+    """What clients measured of one class within some seconds.
+
+    ``missing_events``: None where publishers do not number their events.
+    """
 
     at: datetime
     seconds: Amount
     priority: Priority
     configuration_version: Count
     delivered_events: Count
-    missing_events: Count
+    missing_events: Count | None = None
     delay_mean_seconds: Amount | None = None
     delay_p95_seconds: Amount | None = None

@@ -1,5 +1,6 @@
 """What running parts tell the service: statistics of a flow, and that they are alive."""
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from firedex.wire.values import (
     value,
 )
 
-__all__ = ["MOST_TOPICS_IN_A_REPORT", "Heartbeat", "Statistics", "TopicCount"]
+__all__ = ["MOST_TOPICS_IN_A_REPORT", "Heartbeat", "Statistics", "TopicCount", "numbered_events"]
 
 MOST_TOPICS_IN_A_REPORT = 10_000
 """Of one flow within one window."""
@@ -23,13 +24,23 @@ MOST_TOPICS_IN_A_REPORT = 10_000
 
 @value
 class TopicCount:
-    """Events of one topic within a window: offered (before any drop), delivered, missing."""
+    """Events of one topic within a window: offered (before any drop), delivered, missing.
+
+    ``missing_events``: None if the publisher does not number them, so that nobody can know.
+    """
 
     topic: TopicName
     offered_events: Count | None = None
     delivered_events: Count | None = None
     missing_events: Count | None = None
     payload_bytes: Count = 0
+
+
+def numbered_events(topics: Iterable[TopicCount]) -> tuple[int, int]:
+    """Delivered and missing, of the topics whose events are numbered."""
+    known = [(count.delivered_events or 0, count.missing_events) for count in topics]
+    counted = [(came, gone) for came, gone in known if gone is not None]
+    return sum(came for came, _ in counted), sum(gone for _, gone in counted)
 
 
 @value

@@ -207,6 +207,7 @@ FORECASTS = {
 def came(delivered: int, missing: int = 0, seconds: float = 5.0) -> FlowMeasurement:
     return FlowMeasurement(
         delivered=delivered,
+        numbered=delivered,
         missing=missing,
         window_seconds=seconds,
         delay_mean_seconds=None,

@@ -74,10 +74,21 @@ def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
     assert nothing.delay_mean_seconds is None
     assert (
         FlowMeasurement(
-            delivered=0, missing=0, delay_mean_seconds=None, delay_p95_seconds=None
+            delivered=0, numbered=0, missing=0, delay_mean_seconds=None, delay_p95_seconds=None
         ).success_rate
         is None
     )
+
+
+def test_nobody_knows_the_success_of_events_without_numbers() -> None:
+    plain = report(0, 90, 10, 0.1)
+    plain["topics"] = [{"topic": "smoke/1", "delivered_events": 90}]
+    told = [from_plain(Statistics, plain)]
+    (unknown,) = flow_measurements(told, 1).values()
+    assert (unknown.delivered, unknown.success_rate) == (90, None)
+    plain["topics"].append({"topic": "heat/1", "delivered_events": 5, "missing_events": 5})
+    (known,) = flow_measurements([from_plain(Statistics, plain)], 1).values()
+    assert (known.delivered, known.success_rate) == (95, 0.5)
 
 
 def test_only_a_subscriber_s_own_report_is_its_measurement() -> None:
@@ -227,7 +238,12 @@ def test_what_never_comes_is_late_and_worth_nothing() -> None:
     )
     view = SiteView(configuration=configuration, prediction=prediction, scenario=scenario)
     came = FlowMeasurement(
-        delivered=50, missing=0, window_seconds=5.0, delay_mean_seconds=0.1, delay_p95_seconds=0.2
+        delivered=50,
+        numbered=50,
+        missing=0,
+        window_seconds=5.0,
+        delay_mean_seconds=0.1,
+        delay_p95_seconds=0.2,
     )
     measured = {flows["heat/#"]: came}
     assert view.utility(measured).measured == pytest.approx(1.0)

@@ -248,6 +248,25 @@ def test_an_event_whose_number_cannot_be_believed_is_as_one_without() -> None:
     assert [event.event_id is not None for event in told] == [True, False, True]
 
 
+def test_what_nobody_numbers_is_not_said_to_be_complete() -> None:
+    statistics = FlowStatistics("crew")
+    event = Event(
+        topic="plain",
+        filter="#",
+        payload=b"",
+        flow=0,
+        priority=0,
+        configuration_version=1,
+        event_id=None,
+        published_at_seconds=None,
+        received_at_seconds=1.0,
+    )
+    statistics.count(event)
+    statistics.count(event._replace(topic="numbered", event_id="o-1", published_at_seconds=0.5))
+    (report,) = statistics.take(None)
+    assert {c.topic: c.missing_events for c in report.topics} == {"plain": None, "numbered": 0}
+
+
 # -- retained events -------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ show.history = async () => {
   if (told !== state.told) { state.told = told; state.records = records; put("configurations", { rowData: records }); }
 };
 const success = (step) => {
+  if (step.missing_events === null) return null;  // nobody numbers these events
   const all = step.delivered_events + step.missing_events;
   return all ? step.delivered_events / all : null;
 };
