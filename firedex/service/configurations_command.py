@@ -2,6 +2,7 @@
 
 import json as json_text
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ def _records(caller: ServiceCaller, last: int | None) -> Iterator[dict[str, Any]
 
 def _saved(caller: ServiceCaller, record: dict[str, Any], folder: Path) -> bool:
     """Write it whole, unless it is there or was never in force."""
-    file = folder / f"configuration-{record['version']}.json"
+    created = datetime.fromisoformat(record["created_at"]).astimezone(UTC)
+    # versions begin anew with every site and every database
+    file = folder / f"configuration-{record['version']}-{created:%Y%m%dT%H%M%S%f}.json"
     if file.exists() or record["in_force_at"] is None:
         return False
     path = f"/v1/configurations/{record['version']}"

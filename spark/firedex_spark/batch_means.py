@@ -29,10 +29,14 @@ RESEMBLANCE = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """Batches of slices: how many observations each holds, their sum, and when (0 to 1)."""
+    """Batches of slices: how many observations each holds, their sum, of which run, and when.
+
+    When: from 0 to 1 over its run.
+    """
 
     count: Floats
     total: Floats
+    run: Integers
     when: Floats
 
     @property
@@ -80,7 +84,8 @@ def batches_of(run: Integers, slice_: Integers, count: Integers, total: Floats) 
     parts = [_kept(slice_[run == r], count[run == r], total[run == r]) for r in np.unique(run)]
     parts = [part for part in parts if len(part[0])]
     if not parts:
-        return Batches(count=np.zeros(0), total=np.zeros(0), when=np.zeros(0))
+        nothing = np.zeros(0)
+        return Batches(count=nothing, total=nothing, run=nothing.astype(np.int64), when=nothing)
     wanted = MOST_BATCHES
     while True:
         made = _cut(parts, wanted)
@@ -118,7 +123,12 @@ def _cut(parts: list[tuple[Floats, Floats, Floats]], wanted: int) -> Batches:
         whens.append((np.arange(each) + 0.5) / each)
     count, total = np.concatenate(counts), np.concatenate(totals)
     some = count > 0
-    return Batches(count=count[some], total=total[some], when=np.concatenate(whens)[some])
+    return Batches(
+        count=count[some],
+        total=total[some],
+        run=np.repeat(np.arange(len(parts)), each)[some],
+        when=np.concatenate(whens)[some],
+    )
 
 
 def _resemblance(batches: Batches) -> float:
@@ -153,26 +163,34 @@ def mean_of(batches: Batches) -> Mean:
 
 
 def drift(batches: Batches) -> tuple[float, float]:
-    """By what part the mean rises over the whole time, and how likely that is by chance.
+    """By what part the mean rises over the time of a run, and how likely that is by chance.
 
-    A straight line through batch means; steps show in it too.
+    A straight line through batch means, of one slope for all runs, each at its own level; steps
+    show in it too.
     """
-    number = len(batches.count)
     weight = batches.count / batches.count.sum()
-    level = batches.total / batches.count
-    middle, mean = float((weight * batches.when).sum()), batches.mean
-    when, off = batches.when - middle, level - mean
-    spread = float((weight * when**2).sum())
-    if spread == 0 or mean == 0:
+    when = _apart_from_runs(batches.when, weight, batches.run)
+    off = _apart_from_runs(batches.total / batches.count, weight, batches.run)
+    spread, mean = float((weight * when**2).sum()), batches.mean
+    number = len(batches.count)
+    freedom = number - len(np.unique(batches.run)) - 1
+    if spread == 0 or mean == 0 or freedom < 1:
         return 0.0, 1.0
     slope = float((weight * when * off).sum()) / spread
     left = off - slope * when
     # weights are known up to a factor only: the sandwich form needs no more
-    error = np.sqrt(((weight * when * left) ** 2).sum() * number / (number - 2)) / spread
+    error = np.sqrt(((weight * when * left) ** 2).sum() * number / freedom) / spread
     error *= _widening(_neighbours(left))
     if error == 0:
         return slope / mean, 1.0 if slope == 0 else 0.0
-    return slope / mean, float(2 * stdtr(number - 2, -abs(slope) / error))
+    return slope / mean, float(2 * stdtr(freedom, -abs(slope) / error))
+
+
+def _apart_from_runs(values: Floats, weight: Floats, run: Integers) -> Floats:
+    """What is left of values when the mean of each run is taken off."""
+    total = np.bincount(run, weight)
+    means = np.bincount(run, weight * values) / np.where(total > 0, total, 1.0)
+    return np.asarray(values - means[run])
 
 
 def holm(likelihoods: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """What was measured of a configuration's classes and subscriptions, not judged yet. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,32 +45,47 @@ class Series:
     cells: Cells
 
     @property
-    def tells_of_losses(self) -> bool:
-        """Whether something that did not arrive is on record."""
-        return bool((self.cells.slices[:, 1] > self.cells.slices[:, 2]).any())
+    def offered(self) -> int:
+        """How many there were."""
+        return int(self.cells.slices[:, 1].sum())
+
+    @property
+    def delivered(self) -> int:
+        """How many of them arrived."""
+        return int(self.cells.slices[:, 2].sum())
+
+
+_Beside = tuple[Series, SubscriptionPrediction | None]
+"""What was measured, and what was predicted of it."""
 
 
 def measure(
-    site: str, version: int, series: Sequence[Series], predicted: Predicted, bounds: Bounds
+    site: str,
+    version: int,
+    series: Sequence[Series],
+    predicted: Predicted,
+    telling: Collection[str],
+    bounds: Bounds,
 ) -> Iterator[MeasuredRow]:
-    """The rows of one configuration: its classes, its subscriptions, and those without a record."""
+    """The rows of one configuration: its classes, its subscriptions, and those without a record.
+
+    ``telling``: runs that tell of losses. A class is of those that were planned into it; only if
+    there are none, of all.
+    """
     ordered = sorted(series, key=lambda s: (s.priority, s.subscriber, s.filter, s.run, s.earliest))
-    telling = {s.run for s in ordered if s.tells_of_losses}
-    classes: dict[int, list[Series]] = {}
-    single: dict[tuple[int, str, str], list[Series]] = {}
+    classes: dict[int, list[_Beside]] = {}
+    single: dict[tuple[int, str, str], list[_Beside]] = {}
     for one in ordered:
-        classes.setdefault(one.priority, []).append(one)
-        single.setdefault((one.priority, one.subscriber, one.filter), []).append(one)
+        said = _said(predicted, one.subscriber, one.filter, one.priority)
+        classes.setdefault(one.priority, []).append((one, said))
+        single.setdefault((one.priority, one.subscriber, one.filter), []).append((one, said))
     for priority, members in classes.items():
-        names = dict.fromkeys((s.subscriber, s.filter) for s in members)
-        said = [p for name in names if (p := _said(predicted, *name, priority)) is not None]
+        planned = [(one, said) for one, said in members if said is not None]
         blank = _blank(site, version, priority, None, None)
-        all_said = said if len(said) == len(names) else []
-        yield _measured(blank, members, all_said, telling, bounds)
+        yield _measured(blank, planned or members, telling, bounds)
     for (priority, subscriber, filter_), members in single.items():
         blank = _blank(site, version, priority, subscriber, filter_)
-        known = _said(predicted, subscriber, filter_, priority)
-        yield _measured(blank, members, [known] if known else [], telling, bounds)
+        yield _measured(blank, members, telling, bounds)
     yield from _without_records(site, version, ordered, predicted)
 
 
@@ -106,7 +121,7 @@ def _without_records(
         if (subscriber, filter_) in recorded or not said.offered_events_per_second:
             continue
         row = _blank(site, version, said.priority, subscriber, filter_)
-        row = _with_prediction(row, [said])
+        row = _with_prediction(row, [(said, 0, 0)])
         arriving = said.offered_events_per_second * said.success_rate
         expected = arriving * seconds.get(subscriber, 0.0)
         if expected >= FEWEST_OF_A_BATCH:
@@ -127,16 +142,14 @@ def _seconds_on_record(series: Sequence[Series]) -> dict[str, float]:
 
 
 def _measured(
-    blank: MeasuredRow,
-    series: list[Series],
-    predicted: list[SubscriptionPrediction],
-    telling: set[str],
-    bounds: Bounds,
+    blank: MeasuredRow, members: Sequence[_Beside], telling: Collection[str], bounds: Bounds
 ) -> MeasuredRow:
+    series = [one for one, _ in members]
     names = sorted({s.run for s in series})
     run, slices = _joined(names, [(s.run, s.cells.slices) for s in series], keys=1)
     told = np.isin(run, [n for n, name in enumerate(names) if name in telling])
     row = replace(blank, offered=int(slices[:, 1].sum()), delivered=int(slices[:, 2].sum()))
+    predicted = [(said, one.offered, one.delivered) for one, said in members if said is not None]
     row = _with_prediction(row, predicted)
     row = _with_success(row, run[told], slices[told], bounds)
     timed = slices[:, 3] > 0
@@ -146,7 +159,7 @@ def _measured(
     if not delays.count.sum():
         return row
     row = _with_delay(row, delays, bounds)
-    deadlines = {p.deadline_seconds for p in predicted}
+    deadlines = {said.deadline_seconds for said, _, _ in predicted}
     deadline = deadlines.pop() if len(deadlines) == 1 else None
     buckets = _joined(names, [(s.run, s.cells.buckets) for s in series], keys=2)
     return _with_percentiles(row, *buckets, deadline)
@@ -162,31 +175,38 @@ def _joined(
     return whole[:, 0], whole[:, 1:]
 
 
-def _with_prediction(row: MeasuredRow, said: list[SubscriptionPrediction]) -> MeasuredRow:
-    """What was predicted of all of them: success by offered rate, delay by delivered rate."""
-    if not said:
+def _with_prediction(
+    row: MeasuredRow, beside: Sequence[tuple[SubscriptionPrediction, int, int]]
+) -> MeasuredRow:
+    """What was predicted of all of them, each with how many were offered and arrived.
+
+    Success by what was offered, delay by what arrived: a class is not wrong by its mix.
+    """
+    if not beside:
         return row
-    offered = np.array([p.offered_events_per_second for p in said])
-    success = np.array([p.success_rate for p in said])
+    said = [prediction for prediction, _, _ in beside]
+    offered = np.array([count for _, count, _ in beside], dtype=float)
+    arrived = np.array([count for _, _, count in beside], dtype=float)
+    mean = None
+    if all(p.delay_mean_seconds is not None for p in said):
+        mean = _weighted([p.delay_mean_seconds or 0.0 for p in said], arrived)
+    only = said[0] if len({(p.subscriber, p.filter) for p in said}) == 1 else None
     methods = sorted({p.method for p in said})
-    mean = p95 = None
-    arriving = offered * success
-    if arriving.sum() > 0 and all(p.delay_mean_seconds is not None for p in said):
-        means = np.array([p.delay_mean_seconds for p in said], dtype=float)
-        mean = float((arriving * means).sum() / arriving.sum())
-    timely = None
-    if len(said) == 1:
-        p95 = said[0].delay_p95_seconds
-        timely = said[0].timely_fraction if said[0].deadline_seconds is not None else None
-    total = float(offered.sum())
+    in_time = only is not None and only.deadline_seconds is not None
     return replace(
         row,
         predicted_delay_mean_seconds=mean,
-        predicted_delay_p95_seconds=p95,
-        predicted_success_rate=float(arriving.sum() / total) if total else float(success.mean()),
-        predicted_timely_fraction=timely,
+        predicted_delay_p95_seconds=only.delay_p95_seconds if only else None,
+        predicted_success_rate=_weighted([p.success_rate for p in said], offered),
+        predicted_timely_fraction=only.timely_fraction if only and in_time else None,
         method=methods[0] if len(methods) == 1 else "mixed",
     )
+
+
+def _weighted(values: list[float], weights: NDArray[np.float64]) -> float:
+    if len(set(values)) == 1:
+        return values[0]
+    return float(np.average(values, weights=weights if weights.sum() else None))
 
 
 def _with_success(row: MeasuredRow, run: Integers, slices: Integers, bounds: Bounds) -> MeasuredRow:

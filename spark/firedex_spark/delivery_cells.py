@@ -21,6 +21,7 @@ from firedex_spark.record_rows import refused_rows
 
 __all__ = [
     "CELL_SCHEMA",
+    "ERA_SECONDS",
     "MOST_SLICES",
     "REFUSED",
     "SUMS",
@@ -45,6 +46,7 @@ CELL_SCHEMA = pa.schema(
         ("filter", pa.string()),
         ("run", pa.string()),
         ("count", pa.int64()),
+        ("lost", pa.int64()),
         ("earliest", pa.float64()),
         ("latest", pa.float64()),
         ("slice_seconds", pa.float64()),
@@ -52,9 +54,12 @@ CELL_SCHEMA = pa.schema(
         ("buckets", pa.binary()),
     ]
 )
-"""One row for each subscription of a window, its numbers packed (``Cells``); and what was wrong:
-``refused`` rows (``filter`` says why, ``count`` how many)."""
+"""One row for each subscription and era of a window, its numbers packed (``Cells``), how many it
+has and how many of them did not arrive; and what was wrong: ``refused`` rows (``filter`` says why,
+``count`` how many)."""
 SUMS, REFUSED = "sums", "refused"
+ERA_SECONDS = 2.0**17
+"""A row is of one era (a day and a half): what a wrong clock says is apart from the rest."""
 SLICES_OF_A_BATCH = 32
 MOST_SLICES = 512
 NEVER = np.iinfo(np.int64).max
@@ -154,10 +159,13 @@ def cells_of(table: pa.Table, site: str | None) -> pa.Table:
     subscription, names = _subscriptions(table, site)
     found = _without_copies(_notifications(table, subscription))
     versions, version = _numbered(found.version)
-    rows, row = _numbered(found.subscription * len(versions) + version)
+    eras, era = _numbered(np.floor(found.when / ERA_SECONDS).astype(np.int64))
+    keys, row = _numbered((found.subscription * len(versions) + version) * len(eras) + era)
+    rows = keys // len(eras)
     placed = _placed(row, found.when, len(rows))
     numbers = versions[rows % len(versions)]
     columns = {name: pa.array(texts).take(rows // len(versions)) for name, texts in names.items()}
+    columns |= {"count": np.bincount(row), "lost": np.bincount(row, ~found.delivered).astype(int)}
     columns |= {"configuration_version": numbers // CLASSES, "priority": numbers % CLASSES}
     columns |= {"earliest": placed.earliest, "latest": placed.latest}
     columns |= {"slice_seconds": placed.width}

@@ -19,6 +19,7 @@
      ├── BadGrid              a sweep's grid that cannot be used
      ├── OutputInUse          the output folder holds something else
      ├── UnwritableOutput     the output folder cannot be written into
+     ├── MixedLayout          files with and without a site in their path
      ├── NothingJudged        records and predictions have nothing in common, or too little
      └── StreamBroken         a stream that cannot go on
 """
@@ -31,6 +32,7 @@ __all__ = [
     "BadGrid",
     "JavaFailed",
     "MissingColumns",
+    "MixedLayout",
     "NoInput",
     "NoJava",
     "NoPredictions",
@@ -175,6 +177,15 @@ class UnwritableOutput(SparkJobError):
         super().__init__(f"cannot write into {folder}: {error.strerror}")
 
 
+class MixedLayout(SparkJobError):
+    """Files by site and day, and flat ones beside them: copies would count twice."""
+
+    def __init__(self, named: Path, plain: Path) -> None:
+        super().__init__(
+            f"{named} is of a site by its path and {plain} is not: name a folder with one kind"
+        )
+
+
 class NothingJudged(SparkJobError):
     """A validation that says nothing of any prediction."""
 
@@ -182,5 +193,8 @@ class NothingJudged(SparkJobError):
 class StreamBroken(SparkJobError):
     """A stream that cannot go on, such as one whose checkpoint is damaged."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the stream cannot go on: {reason}")
+    def __init__(self, reason: str, out: Path) -> None:
+        super().__init__(
+            f"the stream cannot go on: {reason}; to begin anew remove {out / 'state'} and "
+            f"{out / 'checkpoint'}, or name another folder"
+        )

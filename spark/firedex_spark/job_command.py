@@ -2,6 +2,7 @@
 
 import json as json_text
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +79,9 @@ def reasons_told() -> Iterator[None]:
         fail(str(error))
     except SPARK_ERRORS as error:
         fail(f"Spark failed: {what_spark_says(error)} (FIREDEX_SPARK_LOG=ERROR shows all of it)")
+    except Exception as error:  # exit code 1 would say that the job has done its work
+        traceback.print_exc()
+        fail(f"this is a fault of the job: {type(error).__name__}: {error}")
 
 
 @contextmanager

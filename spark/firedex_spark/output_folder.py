@@ -35,12 +35,17 @@ def own_folder(out: Path, names: Sequence[str], sources: Sequence[Path]) -> Iter
     except OSError as error:
         raise UnwritableOutput(out, error) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(lock, out)
         yield
-    except BlockingIOError:
-        raise OutputInUse(out, "is being written by another job") from None
     finally:
         os.close(lock)
+
+
+def _lock(lock: int, out: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputInUse(out, "is being written by another job") from None
 
 
 @contextmanager

@@ -62,12 +62,17 @@ def read_predictions(source: Path, site: str = USUAL_SITE) -> list[PredictedSubs
         files = sorted([*source.rglob("*.json"), *source.rglob("*.parquet")])
     if not files:
         raise NoPredictions(source)
-    found: dict[tuple[str, int, str, str], PredictedSubscription] = {}
+    found: dict[tuple[str, int, str, str], tuple[PredictedSubscription, Path]] = {}
     for file in files:
         for one in _read(file, site):
             said = one.prediction
-            found[one.site, one.configuration_version, said.subscriber, said.filter] = one
-    return list(found.values())
+            name = one.site, one.configuration_version, said.subscriber, said.filter
+            before, where = found.setdefault(name, (one, file))
+            if before != one:
+                raise UnreadablePredictions(
+                    file, f"of {name[0]} version {name[1]} {where} says something else"
+                )
+    return [one for one, _ in found.values()]
 
 
 def _read(file: Path, site: str) -> list[PredictedSubscription]:
@@ -83,6 +88,8 @@ def _read(file: Path, site: str) -> list[PredictedSubscription]:
 
 def _of_row(row: dict[str, Any]) -> PredictedSubscription:
     site, version = row.pop("site"), row.pop("configuration_version")
+    if site is None or version is None:
+        raise ValueError("a row without site or configuration_version")
     return PredictedSubscription(
         site=site,
         configuration_version=version,

@@ -38,7 +38,8 @@ SITE = "site="
 class RowGroup:
     """Rows that lie together in a file, and between which times; ``untimed``: some have none.
 
-    Without any time at all ``earliest`` is after ``latest``.
+    Without any time at all ``earliest`` is after ``latest``. ``windows``: by number, if they are
+    known one by one.
     """
 
     number: int
@@ -46,6 +47,7 @@ class RowGroup:
     earliest: float
     latest: float
     untimed: bool
+    windows: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +81,15 @@ def files_under(source: Path, kind: str) -> list[Path]:
     """All Parquet files there, in a fixed order; unfinished ones have other names."""
     if source.is_file():
         return [source]
-    found = sorted(source.rglob("*.parquet"))
-    found = [file for file in found if file.is_file() and not file.name.startswith(("_", "."))]
+    found = [file for file in sorted(source.rglob("*.parquet")) if _is_finished(source, file)]
     if not found:
         raise NoInput(source, kind)
     return found
+
+
+def _is_finished(source: Path, file: Path) -> bool:
+    parts = file.relative_to(source).parts
+    return file.is_file() and not any(part.startswith(("_", ".")) for part in parts)
 
 
 def check_files(
@@ -106,7 +112,7 @@ def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | Ba
             if wrong is not None:
                 return wrong
             return RecordFile(path=path, site=_site_of(path), groups=tuple(_groups(file, time)))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         return UnreadableFile(path, str(error).splitlines()[0])
 
 
@@ -171,7 +177,7 @@ def _looked_up(file: pq.ParquetFile, group: int, time: str) -> tuple[float, floa
     times = np.asarray(column.drop_null().to_numpy())
     times = times[np.isfinite(times)]
     if not len(times):
-        return inf, -inf, column.null_count > 0
+        return inf, -inf, len(column) > 0
     return float(times.min()), float(times.max()), column.null_count > 0
 
 

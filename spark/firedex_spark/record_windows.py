@@ -7,7 +7,6 @@ a stamp have no delay, cannot be duplicates of anything known, and make windows 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import groupby, pairwise
 from math import ceil, floor, inf
 from pathlib import Path
@@ -18,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from firedex_spark.errors import BadFile, UnreadableFile
+from firedex_spark.errors import BadFile, MixedLayout, UnreadableFile
 from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import RecordFile, RowGroup
 
-__all__ = ["Piece", "Window", "fixed_windows", "read_window", "windows_of"]
+__all__ = ["Piece", "Window", "fixed_windows", "numbered_for", "read_window", "windows_of"]
 
 ROWS_OF_A_WINDOW = 1_500_000
 NEAR = 0.4
@@ -72,7 +71,10 @@ def _parts(file: RecordFile, group: RowGroup) -> list[RowGroup]:
     """A group as it is; or, if it spans long, in parts of about as many rows each."""
     if group.latest - group.earliest <= WIDE_SECONDS:
         return [group]
-    times = np.sort(_times(str(file.path), group.number))
+    try:
+        times = np.sort(_times(str(file.path), group.number))
+    except (OSError, pa.ArrowException):
+        return [group]  # it is found to be unreadable when it is read
     parts = [part for part in np.array_split(times, PARTS_OF_A_WIDE_GROUP) if len(part)]
     return [
         replace(group, rows=len(part), earliest=float(part[0]), latest=float(part[-1]))
@@ -81,12 +83,8 @@ def _parts(file: RecordFile, group: RowGroup) -> list[RowGroup]:
 
 
 def _times(path: str, group: int) -> NDArray[np.float64]:
-    """The stamps of a row group; none if they turn out to be unreadable, as is found later."""
-    try:
-        with pq.ParquetFile(path) as file:
-            column = file.read_row_group(group, [TIME]).column(TIME)
-    except (OSError, pa.ArrowException):
-        return np.empty(0)
+    with pq.ParquetFile(path) as file:
+        column = file.read_row_group(group, [TIME]).column(TIME)
     times = np.asarray(column.drop_null().to_numpy(), dtype=np.float64)
     return times[np.isfinite(times)]
 
@@ -120,30 +118,56 @@ def _cuts(groups: list[RowGroup]) -> list[float]:
     return sorted(cuts)
 
 
+def numbered_for(file: RecordFile, seconds: float) -> RecordFile:
+    """The file, with the fixed windows that its wide groups have rows in; it may be unreadable."""
+    groups = tuple(
+        group
+        if group.latest - group.earliest <= WIDE_SECONDS
+        else replace(group, windows=_numbers_of(str(file.path), group.number, seconds))
+        for group in file.groups
+    )
+    return replace(file, groups=groups)
+
+
+def _numbers_of(path: str, group: int, seconds: float) -> tuple[int, ...]:
+    return tuple(np.unique(np.floor(_times(path, group) / seconds)).astype(np.int64).tolist())
+
+
 def fixed_windows(files: Sequence[RecordFile], seconds: float) -> list[Window]:
-    """Windows whose bounds do not depend on what else there is."""
+    """Windows whose bounds do not depend on what else there is (``numbered_for`` the same)."""
     made: list[Window] = []
     for site, placed in _by_site(files):
-        timed = [p for p in placed if p[1].earliest <= p[1].latest]
-        numbers = {number for p in timed for number in _window_numbers(*p, seconds)}
-        bounds = [(number * seconds, (number + 1) * seconds) for number in sorted(numbers)]
-        made += _windows(site, timed, bounds)
+        inside: dict[int, list[Placed]] = {}
+        for each in placed:
+            for number in _window_numbers(each[1], seconds):
+                inside.setdefault(number, []).append(each)
+        made += [
+            Window(
+                site=site,
+                start=number * seconds,
+                end=(number + 1) * seconds,
+                untimed=False,
+                pieces=_pieces(some),
+            )
+            for number, some in sorted(inside.items())
+        ]
         made += _untimed(site, placed)
     return made
 
 
-def _window_numbers(file: RecordFile, group: RowGroup, seconds: float) -> Iterable[int]:
-    if group.latest - group.earliest <= WIDE_SECONDS:
-        return range(floor(group.earliest / seconds), floor(group.latest / seconds) + 1)
-    return _numbers_of_wide(str(file.path), group.number, seconds)
-
-
-@lru_cache(maxsize=10_000)
-def _numbers_of_wide(path: str, group: int, seconds: float) -> tuple[int, ...]:
-    return tuple(np.unique(np.floor(_times(path, group) / seconds)).astype(np.int64).tolist())
+def _window_numbers(group: RowGroup, seconds: float) -> Iterable[int]:
+    if group.windows is not None:
+        return group.windows
+    if group.earliest > group.latest:
+        return ()
+    return range(floor(group.earliest / seconds), floor(group.latest / seconds) + 1)
 
 
 def _by_site(files: Sequence[RecordFile]) -> Iterator[tuple[str | None, list[Placed]]]:
+    named = [file for file in files if file.site is not None]
+    if named and len(named) < len(files):
+        plain = next(file for file in files if file.site is None)
+        raise MixedLayout(named[0].path, plain.path)  # copies could not be told across them
     ordered = sorted(files, key=lambda file: (file.site or "", str(file.path)))
     for site, group in groupby(ordered, key=lambda file: file.site):
         yield site, [(file, rows) for file in group for rows in file.groups]
@@ -176,39 +200,55 @@ def read_window(
 ) -> tuple[pa.Table, list[BadFile]]:
     """The rows of a window, texts as dictionaries; and what turned out to be unreadable."""
     wanted = [name for name in columns if not (name == "site" and window.site is not None)]
-    texts = [n for n in wanted if pa.types.is_string(schema.field(n).type)]
-    few = [name for name in texts if name != "publication_id"]
+    few = [name for name in wanted if _few(schema, name)]
     tables: list[pa.Table] = []
     bad: list[BadFile] = []
     for piece in window.pieces:
         try:
             with pq.ParquetFile(piece.path, read_dictionary=few) as file:
-                table = file.read_row_groups(list(piece.groups), wanted, use_threads=False)
-            table = table.select(wanted)
-        except (OSError, pa.ArrowException) as error:
+                tables += [_part(file, group, wanted, window, schema) for group in piece.groups]
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
             bad.append(UnreadableFile(Path(piece.path), str(error).splitlines()[0]))
-            continue
-        tables.append(_typed(_within(table, window), schema, few))
     if not tables:
         empty = pa.schema([schema.field(name) for name in wanted]).empty_table()
-        return _typed(empty, schema, few), bad
+        return _typed(empty, schema), bad
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks(), bad
 
 
+def _part(
+    file: pq.ParquetFile, group: int, wanted: Sequence[str], window: Window, schema: pa.Schema
+) -> pa.Table:
+    """The rows of a row group that are in a window; no more of it is held than one group."""
+    table = file.read_row_group(group, wanted, use_threads=False).select(wanted)
+    table = _typed(_within(table, window), schema)
+    table.validate(full=True)  # texts are text
+    return table
+
+
 def _within(table: pa.Table, window: Window) -> pa.Table:
+    """Rows by their stamps; NaN and the like go where the first real one of their group goes."""
     time = table.column(TIME)
+    nothing = pc.is_null(time)
+    finite = pc.fill_null(pc.is_finite(time), False)
+    first = pc.min(time.filter(finite)).as_py()
     if window.untimed:
-        return table.filter(pc.is_null(time))
+        return table if first is None else table.filter(nothing)
     inside = pc.and_(pc.greater_equal(time, window.start), pc.less(time, window.end))
-    if pc.all(inside, skip_nulls=False).as_py():
-        return table
-    return table.filter(inside)
+    inside = pc.and_(finite, pc.fill_null(inside, False))
+    if first is not None and window.start <= first < window.end:
+        inside = pc.or_(inside, pc.and_not(pc.invert(nothing), finite))
+    return table if pc.all(inside).as_py() else table.filter(inside)
 
 
-def _typed(table: pa.Table, schema: pa.Schema, few: Sequence[str]) -> pa.Table:
+def _few(schema: pa.Schema, name: str) -> bool:
+    """Whether a column holds the same few texts again and again."""
+    return bool(pa.types.is_string(schema.field(name).type)) and name != "publication_id"
+
+
+def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     dictionary = pa.dictionary(pa.int32(), pa.string())
     fields = [
-        pa.field(name, dictionary if name in few else schema.field(name).type)
+        pa.field(name, dictionary if _few(schema, name) else schema.field(name).type)
         for name in table.column_names
     ]
     return table.cast(pa.schema(fields))

@@ -1,51 +1,119 @@
 """How long each run of a configuration lasted, and its sums by slices that fit. Pure.
 
 A configuration that was in force for an hour is cut finer than one of a month, whatever else there
-is in the input.
+is in the input. What a wrong clock puts far away from the rest of a run is left out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from firedex_spark.delivery_cells import CELL_SCHEMA, SUMS, Cells, slice_width
+from firedex_spark.delivery_cells import CELL_SCHEMA, ERA_SECONDS, Cells, added_up, slice_width
 
-__all__ = ["Run", "Spans", "at_width_of_runs", "spans_of"]
+__all__ = ["Run", "RunPart", "Runs", "at_width_of_runs", "joined", "runs_of"]
 
 Run = tuple[str, int, str]
 """Site, configuration version, run."""
-Spans = Mapping[Run, tuple[float, float]]
+FEW = 1e-3
+"""A part of a run that is far from the others and has less of its rows is a wrong clock."""
 
 
-def spans_of(sums: pa.Table) -> Spans:
-    """From when to when, by sums that are all here."""
-    found: dict[Run, tuple[float, float]] = {}
-    for row in sums.drop_columns(["slices", "buckets"]).to_pylist():
-        if row["kind"] == SUMS:
-            run = row["site"], row["configuration_version"], row["run"]
-            earliest, latest = found.get(run, (np.inf, -np.inf))
-            found[run] = min(earliest, row["earliest"]), max(latest, row["latest"])
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """What there is of a run in one era."""
+
+    run: Run
+    earliest: float
+    latest: float
+    count: int
+    lost: int
 
 
-def at_width_of_runs(sums: pa.Table, spans: Spans) -> pa.Table:
-    """Sums whose slices are as wide as the whole of their run asks for; without what was wrong."""
-    rows = sums.filter(pc.equal(sums["kind"], SUMS)).to_pylist()
-    return pa.Table.from_pylist(list(_fitted(rows, spans)), schema=CELL_SCHEMA)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """From when to when each run was, and which tell of losses (by site and run).
+
+    ``far``: how many notifications are outside, far from the rest of their run.
+    """
+
+    spans: Mapping[Run, tuple[float, float]]
+    telling: frozenset[tuple[str, str]]
+    far: int
 
 
-def _fitted(rows: Iterable[dict[str, Any]], spans: Spans) -> Iterable[dict[str, Any]]:
+def runs_of(parts: Iterable[RunPart]) -> Runs:
+    """All parts of all runs put together."""
+    by_run: dict[Run, list[RunPart]] = {}
+    for part in sorted(parts, key=lambda part: part.earliest):
+        by_run.setdefault(part.run, []).append(part)
+    spans = {run: _span(of) for run, of in by_run.items()}
+    return Runs(
+        spans=spans,
+        telling=frozenset((r[0], r[2]) for r, of in by_run.items() if any(p.lost for p in of)),
+        far=sum(
+            part.count
+            for run, of in by_run.items()
+            for part in of
+            if not _is_within(part.earliest, spans[run])
+        ),
+    )
+
+
+def _is_within(earliest: float, span: tuple[float, float]) -> bool:
+    return span[0] <= earliest <= span[1]
+
+
+def _span(parts: Sequence[RunPart]) -> tuple[float, float]:
+    """Over all that lies together and is not next to nothing."""
+    together: list[list[RunPart]] = []
+    for part in parts:
+        if together and part.earliest - together[-1][-1].latest <= ERA_SECONDS:
+            together[-1].append(part)
+        else:
+            together.append([part])
+    sizes = [sum(part.count for part in some) for some in together]
+    least = min(FEW * sum(sizes), max(sizes))
+    kept = [some for some, size in zip(together, sizes, strict=True) if size >= least]
+    return kept[0][0].earliest, max(part.latest for some in kept for part in some)
+
+
+def at_width_of_runs(sums: pa.Table, runs: Runs) -> pa.Table:
+    """Sums whose slices are as wide as the whole of their run asks for; without what is far."""
+    return pa.Table.from_pylist(list(_fitted(sums.to_pylist(), runs)), schema=CELL_SCHEMA)
+
+
+def _fitted(rows: Iterable[dict[str, Any]], runs: Runs) -> Iterator[dict[str, Any]]:
     for row in rows:
-        earliest, latest = spans[row["site"], row["configuration_version"], row["run"]]
-        width = float(slice_width(np.array(latest - earliest)))
+        span = runs.spans[row["site"], row["configuration_version"], row["run"]]
+        if not _is_within(row["earliest"], span):
+            continue
+        width = float(slice_width(np.array(span[1] - span[0])))
         cells = Cells.unpacked(row["slices"], row["buckets"])
         cells = cells.coarser(round(width / row["slice_seconds"]))
-        yield {
-            **row,
-            "slice_seconds": width,
-            "slices": cells.slices.tobytes(),
-            "buckets": cells.buckets.tobytes(),
-        }
+        yield {**row, "slice_seconds": width, **_packed(cells)}
+
+
+def joined(sums: pa.Table) -> pa.Table:
+    """Sums of one subscription of one run, of all windows and eras, as one row."""
+    rows = sums.to_pylist()
+    cells = [Cells.unpacked(row["slices"], row["buckets"]) for row in rows]
+    whole = Cells(
+        slices=added_up(np.concatenate([each.slices for each in cells]), keys=1),
+        buckets=added_up(np.concatenate([each.buckets for each in cells]), keys=2),
+    )
+    row = {
+        **rows[0],
+        "count": sum(row["count"] for row in rows),
+        "lost": sum(row["lost"] for row in rows),
+        "earliest": min(row["earliest"] for row in rows),
+        "latest": max(row["latest"] for row in rows),
+        **_packed(whole),
+    }
+    return pa.Table.from_pylist([row], schema=CELL_SCHEMA)
+
+
+def _packed(cells: Cells) -> dict[str, bytes]:
+    return {"slices": cells.slices.tobytes(), "buckets": cells.buckets.tobytes()}

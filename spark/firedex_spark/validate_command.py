@@ -2,7 +2,9 @@
 
 import sys
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,7 +31,22 @@ from firedex_spark.validation_report import alarm_in_words, write_validation
 __all__ = ["arrange_records_command", "validate_delays_command"]
 
 USUAL = Bounds()
-BOUND = click.FloatRange(min=0.0, max=1e6)
+
+
+class _Finite(click.FloatRange):
+    """A number; NaN, which no range refuses, is none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
+BOUND = _Finite(min=0.0)
+LEVEL = _Finite(0, 1, min_open=True, max_open=True)
 OWN = ("measured.parquet", "quarantine.json", "report.html", "state", "checkpoint")
 ARRANGED = ("quarantine.json", "records")
 
@@ -76,7 +93,7 @@ ARRANGED = ("quarantine.json", "records")
 )
 @click.option(
     "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=LEVEL,
     default=USUAL.level,
     show_default=True,
     help="The probability of any false alarm in a report.",

@@ -12,13 +12,22 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex.wire import SubscriptionPrediction
 from firedex_spark.delay_measures import Series, measure
 from firedex_spark.delay_verdicts import judge
-from firedex_spark.delivery_cells import CELL_SCHEMA, REFUSED, SUMS, Cells, cells_of
+from firedex_spark.delivery_cells import (
+    CELL_SCHEMA,
+    ERA_SECONDS,
+    REFUSED,
+    SUMS,
+    Cells,
+    cells_of,
+)
 from firedex_spark.errors import BadFile, NothingJudged, UnreadableFile
 from firedex_spark.files_left_out import without
 from firedex_spark.measured_row import Bounds, MeasuredRow
@@ -26,7 +35,7 @@ from firedex_spark.prediction_files import PredictedSubscription
 from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import Piece, Window, read_window, windows_of
-from firedex_spark.run_spans import at_width_of_runs
+from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, joined, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 
@@ -46,6 +55,7 @@ __all__ = [
 ]
 
 UNREADABLE = "unreadable"
+FAR = "far in time from the rest of its run"
 PredictedBy = Mapping[tuple[str, int], Mapping[tuple[str, str], SubscriptionPrediction]]
 Say = Callable[[str], None]
 
@@ -117,7 +127,7 @@ def validate_delays(
         try:
             refused, broken = what_was_wrong(sums)
             if not broken:
-                measured = measured_rows(sums, configurations(predictions), bounds, runs)
+                measured, far = measured_rows(sums, configurations(predictions), bounds, runs)
                 rows = judge(measured, bounds)
                 break
         finally:
@@ -127,7 +137,7 @@ def validate_delays(
         rows=tuple(rows),
         bounds=bounds,
         records=checked.rows,
-        refused=refused,
+        refused=refused | far,
         left_out=checked.left_out,
         unrecorded=unrecorded(configurations(predictions), rows),
     )
@@ -200,65 +210,84 @@ def what_was_wrong(sums: DataFrame) -> tuple[dict[str, int], list[BadFile]]:
     return dict(sorted(refused.items())), [broken[name] for name in sorted(broken)]
 
 
-MEASURED_COLUMNS = tuple(f.name for f in fields(MeasuredRow))
+MEASURED_COLUMNS = tuple(field.name for field in fields(MeasuredRow))
 MEASURED = "site string, configuration_version long, measured string"
 
 
 def measured_rows(
     sums: DataFrame, predicted: PredictedBy, bounds: Bounds, runs: Collection[str] = ()
-) -> list[MeasuredRow]:
-    """The rows of all configurations, not judged yet, in a fixed order."""
-    shared = sums.sparkSession.sparkContext.broadcast(predicted)
+) -> tuple[list[MeasuredRow], dict[str, int]]:
+    """The rows of all configurations, not judged yet, in a fixed order; and what is refused yet."""
+    some = sums.where(sums.kind == SUMS)
+    if runs:
+        some = some.where(some.run.isin(*runs))
+    context = sums.sparkSession.sparkContext
+    shared, known = context.broadcast(predicted), context.broadcast(_runs(some))
 
     def measured(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
         site, version = str(key[0]), int(key[1])
-        series = [
-            Series(
-                subscriber=row.subscriber,
-                filter=row.filter,
-                priority=int(row.priority),
-                run=row.run,
-                earliest=float(row.earliest),
-                latest=float(row.latest),
-                cells=Cells.unpacked(row.slices, row.buckets),
-            )
-            for row in rows.itertuples()
-        ]
         said = shared.value.get((site, version), {})
-        texts = [json.dumps(_row_as_plain(r)) for r in measure(site, version, series, said, bounds)]
+        telling = {run for of, run in known.value.telling if of == site}
+        found = measure(site, version, _series(rows), said, telling, bounds)
+        texts = [json.dumps(_row_as_plain(row)) for row in found]
         return pd.DataFrame({"site": site, "configuration_version": version, "measured": texts})
 
     found = (
-        _at_width(sums, runs)
+        _at_width(some, known)
         .groupBy("site", "configuration_version")
         .applyInPandas(measured, MEASURED)
         .collect()
     )
     rows = [_row_from_plain(json.loads(row["measured"])) for row in found]
-    return sorted(rows, key=_place)
+    far = {FAR: known.value.far} if known.value.far else {}
+    return sorted(rows, key=_place), far
 
 
-def _at_width(sums: DataFrame, runs: Collection[str]) -> DataFrame:
-    """Sums by slices that fit their run: few are left to bring together."""
-    some = sums.where(sums.kind == SUMS)
-    if runs:
-        some = some.where(some.run.isin(*runs))
+def _series(rows: pd.DataFrame) -> list[Series]:
+    return [
+        Series(
+            subscriber=row.subscriber,
+            filter=row.filter,
+            priority=int(row.priority),
+            run=row.run,
+            earliest=float(row.earliest),
+            latest=float(row.latest),
+            cells=Cells.unpacked(row.slices, row.buckets),
+        )
+        for row in rows.itertuples()
+    ]
+
+
+def _runs(sums: DataFrame) -> Runs:
     by = ("site", "configuration_version", "run")
-    found = some.groupBy(*by).agg({"earliest": "min", "latest": "max"}).collect()
-    spans = {
-        (row["site"], row["configuration_version"], row["run"]): (
-            row["min(earliest)"],
-            row["max(latest)"],
+    era = f.floor(sums.earliest / ERA_SECONDS).alias("era")
+    found = (
+        sums.groupBy(*by, era)
+        .agg(f.min("earliest"), f.max("latest"), f.sum("count"), f.sum("lost"))
+        .collect()
+    )
+    return runs_of(
+        RunPart(
+            run=(row["site"], row["configuration_version"], row["run"]),
+            earliest=row["min(earliest)"],
+            latest=row["max(latest)"],
+            count=row["sum(count)"],
+            lost=row["sum(lost)"],
         )
         for row in found
-    }
-    shared = sums.sparkSession.sparkContext.broadcast(spans)
+    )
+
+
+def _at_width(sums: DataFrame, runs: Broadcast[Runs]) -> DataFrame:
+    """Sums by slices that fit their run, one row for each subscription of it."""
 
     def fitted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from at_width_of_runs(pa.Table.from_batches([batch]), shared.value).to_batches()
+            yield from at_width_of_runs(pa.Table.from_batches([batch]), runs.value).to_batches()
 
-    return some.mapInArrow(fitted, from_arrow_schema(CELL_SCHEMA))
+    schema = from_arrow_schema(CELL_SCHEMA)
+    of = ("site", "configuration_version", "priority", "subscriber", "filter", "run")
+    return sums.mapInArrow(fitted, schema).groupBy(*of).applyInArrow(joined, schema)
 
 
 def _place(row: MeasuredRow) -> tuple[Any, ...]:

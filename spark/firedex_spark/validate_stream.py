@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,14 +22,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex_spark import errors
+from firedex_spark.delay_sketch import WIDTH
 from firedex_spark.delay_verdicts import judge
-from firedex_spark.delivery_cells import CELL_SCHEMA, SUMS
-from firedex_spark.errors import BadFile, NothingReadable, SparkJobError, StreamBroken
+from firedex_spark.delivery_cells import CELL_SCHEMA, MOST_SLICES, SUMS
+from firedex_spark.errors import (
+    BadFile,
+    NothingReadable,
+    SparkJobError,
+    StreamBroken,
+    UnreadableFile,
+)
 from firedex_spark.measured_row import Bounds
+from firedex_spark.output_folder import replaced
 from firedex_spark.prediction_files import PredictedSubscription
 from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import RecordFile, RowGroup, check_files
-from firedex_spark.record_windows import Window, fixed_windows
+from firedex_spark.record_windows import Window, fixed_windows, numbered_for
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 from firedex_spark.validate_delays import (
@@ -50,6 +57,10 @@ BINARY_FILES = "path string, modificationTime timestamp, length long, content bi
 PACE = "5 seconds"
 WINDOW_SECONDS = 1024.0
 """A power of two, for no better reason than that slices are too."""
+FORM = 2
+"""Of what is kept; another one is not read."""
+SUMMED = ".summed"
+ATTEMPTS = 5
 ANY_AGE = "36500d"
 """Files are new when they were not taken in yet, however old they are."""
 
@@ -78,6 +89,7 @@ def follow_delays(
     First with what stands from before, if anything. ``predictions`` are read anew each time.
     ``once``: end when everything there is was taken in.
     """
+    _check_origin(out, records)
     state = _State(spark, out / "state", predictions, bounds or Bounds(), runs)
     stream = (
         spark.readStream.format("binaryFile")
@@ -112,13 +124,34 @@ def follow_delays(
     except StreamingQueryException as error:
         if failed:
             raise failed[0] from error
-        raise StreamBroken(str(error).splitlines()[0]) from error
+        raise StreamBroken(str(error).splitlines()[0], out) from error
     finally:
         query.stop()
 
 
 def _local(path: str) -> str:
-    return unquote(urlparse(path).path)
+    """Hadoop writes the scheme before a path, and leaves the rest as it is."""
+    return path.removeprefix("file://").removeprefix("file:")
+
+
+def _check_origin(out: Path, records: Path) -> None:
+    """What is kept in ``out`` must be of the same records, in the form that we write."""
+    origin = {
+        "form": FORM,
+        "records": str(records.resolve()),
+        "window_seconds": WINDOW_SECONDS,
+        "most_slices": MOST_SLICES,
+        "bucket_width": WIDTH,
+    }
+    file = out / "state" / "origin.json"
+    if file.exists():
+        if json.loads(file.read_text("utf-8")) != origin:
+            raise StreamBroken(f"{out} was begun with other records, or by another version", out)
+    elif (out / "checkpoint").exists() or (out / "state").exists():
+        raise StreamBroken(f"{out} has lost a part of what was kept", out)
+    else:
+        file.parent.mkdir(parents=True)
+        replaced(file, lambda unfinished: unfinished.write_text(json.dumps(origin), "utf-8"))
 
 
 class _State:
@@ -141,18 +174,19 @@ class _State:
 
     def standing(self) -> Validation | None:
         """What follows from all that was taken in; None if that is nothing, or was cut short."""
-        known = self._known()
-        windows = fixed_windows(list(known.good.values()), WINDOW_SECONDS)
-        whole = all(self._place(window).exists() for window in windows)
-        if not (known.good or known.left_out) or not whole or self._everything.exists():
+        batches = list(self._files.glob("batch-*.json"))
+        whole = all(batch.with_suffix(SUMMED).exists() for batch in batches)
+        if not batches or not whole or self._everything.exists():
             return None
-        return self._validation(known, windows)
+        known = self._known()
+        return self._validation(known, fixed_windows(list(known.good.values()), WINDOW_SECONDS))
 
     def take(self, number: int, paths: list[str]) -> Validation:
         """Take in a batch of files, again if it was taken in before."""
-        self._note(number, [Path(path) for path in paths])
+        batch = self._files / f"batch-{number:08}.json"
+        self._note(batch, [Path(path) for path in paths])
         fresh = set(paths)
-        while True:
+        for attempt in range(ATTEMPTS):
             known = self._known()
             windows = fixed_windows(list(known.good.values()), WINDOW_SECONDS)
             anew = self._everything.exists()
@@ -160,32 +194,42 @@ class _State:
             broken = self._sum_up(stale)
             if not broken:
                 self._everything.unlink(missing_ok=True)
+                batch.with_suffix(SUMMED).touch()
                 return self._validation(known, windows)
-            self._leave_out(broken)
+            if attempt:  # whoever is unreadable twice is broken, and not only out of reach
+                self._leave_out(broken)
+        raise StreamBroken(f"{broken[0]}", self._files.parent.parent)
 
-    def _note(self, number: int, paths: list[Path]) -> None:
+    def _note(self, batch: Path, paths: list[Path]) -> None:
+        batch.with_suffix(SUMMED).unlink(missing_ok=True)
+        good: list[RecordFile] = []
         try:
-            checked = check_files(Path(paths[0]).parent, paths, DELIVERY_SCHEMA, TIME)
-            good, left_out = checked.good, checked.left_out
+            checked = check_files(paths[0].parent, paths, DELIVERY_SCHEMA, TIME)
+            found, left_out = checked.good, list(checked.left_out)
         except NothingReadable as error:
-            good, left_out = (), error.left_out
-        self._write_files(f"batch-{number:08}", good, left_out)
+            found, left_out = (), list(error.left_out)
+        for file in found:
+            try:
+                good.append(numbered_for(file, WINDOW_SECONDS))
+            except (OSError, pa.ArrowException) as error:
+                left_out.append(UnreadableFile(file.path, str(error).splitlines()[0]))
+        self._write_files(batch, good, left_out)
 
     def _leave_out(self, broken: Sequence[BadFile]) -> None:
         """Rows of theirs may be in any sum: all are made anew, also if we are killed meanwhile."""
         self._everything.touch()
         for bad in broken:
             name = sha256(str(bad.file).encode()).hexdigest()[:16]
-            self._write_files(f"broken-{name}", (), (bad,))
+            self._write_files(self._files / f"broken-{name}.json", (), (bad,))
 
     def _write_files(
-        self, name: str, good: Sequence[RecordFile], left_out: Sequence[BadFile]
+        self, into: Path, good: Sequence[RecordFile], left_out: Sequence[BadFile]
     ) -> None:
         plain = {
             "good": [{**asdict(file), "path": str(file.path)} for file in good],
             "left_out": [[type(bad).__name__, str(bad.file), bad.reason] for bad in left_out],
         }
-        _replace(self._files / f"{name}.json", json.dumps(plain).encode())
+        replaced(into, lambda path: path.write_text(json.dumps(plain), "utf-8"))
 
     def _known(self) -> _Known:
         good: dict[str, RecordFile] = {}
@@ -205,7 +249,7 @@ class _State:
 
     def _place(self, window: Window) -> Path:
         kind = "untimed" if window.untimed else repr(window.start)
-        name = sha256(f"{window.site} {kind}".encode()).hexdigest()[:24]
+        name = sha256(f"{window.site!r} {kind}".encode()).hexdigest()[:24]
         return self._sums / f"{name}.parquet"
 
     def _sum_up(self, windows: list[Window]) -> list[BadFile]:
@@ -238,14 +282,14 @@ class _State:
         try:
             refused, _ = what_was_wrong(sums)
             predicted = configurations(self._predictions())
-            found = measured_rows(sums, predicted, self._bounds, self._runs)
+            found, far = measured_rows(sums, predicted, self._bounds, self._runs)
         finally:
             sums.unpersist()
         return Validation(
             rows=tuple(judge(found, self._bounds)),
             bounds=self._bounds,
             records=sum(file.rows for file in known.good.values()),
-            refused=refused,
+            refused=refused | far,
             left_out=tuple(known.left_out[path] for path in sorted(known.left_out)),
             unrecorded=unrecorded(predicted, found),
         )
@@ -257,12 +301,6 @@ def _bad_file(kind: str, file: Path, reason: str) -> BadFile:
     made = BadFile.__new__(of)
     BadFile.__init__(made, file, reason)
     return made
-
-
-def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
 
 
 def _replace_table(path: Path, table: pa.Table) -> None:

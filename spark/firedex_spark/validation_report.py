@@ -1,7 +1,6 @@
 """What ``validate-delays`` writes: data for machines, a page for people."""
 
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ HEADINGS = (
 
 def write_validation(validation: Validation, folder: Path) -> None:
     """``measured.parquet``, ``quarantine.json``, ``report.html``."""
-    rows = [{name: asdict(row)[name] for name in COLUMNS} for row in validation.rows]
+    rows = [{name: getattr(row, name) for name in COLUMNS} for row in validation.rows]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     replaced(folder / "measured.parquet", lambda path: pq.write_table(table, path))
     write_quarantine(folder, validation.left_out)

@@ -12,12 +12,12 @@ from firedex_models import predict
 from firedex_models.simulation import SimulationSettings, simulate
 from firedex_spark.delay_measures import Series, measure
 from firedex_spark.delay_verdicts import judge
-from firedex_spark.delivery_cells import Cells, cells_of
+from firedex_spark.delivery_cells import SUMS, Cells, cells_of
 from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import read_window, windows_of
-from firedex_spark.run_spans import at_width_of_runs, spans_of
+from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 
 CLASSES = 4
@@ -107,8 +107,10 @@ def judged_without_spark(
         table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
         assert not bad
         parts.append(cells_of(table, window.site))
-    series = series_of(pa.concat_tables(parts))
-    return judge(measure("site", 0, series, predictions_of(scenario), bounds), bounds)
+    sums = pa.concat_tables(parts)
+    telling = {run for _, run in known_runs(sums).telling}
+    rows = measure("site", 0, series_of(sums), predictions_of(scenario), telling, bounds)
+    return judge(rows, bounds)
 
 
 def series_of(sums: pa.Table) -> list[Series]:
@@ -122,5 +124,22 @@ def series_of(sums: pa.Table) -> list[Series]:
             latest=row["latest"],
             cells=Cells.unpacked(row["slices"], row["buckets"]),
         )
-        for row in at_width_of_runs(sums, spans_of(sums)).to_pylist()
+        for row in at_width_of_runs(only_sums(sums), known_runs(sums)).to_pylist()
     ]
+
+
+def only_sums(sums: pa.Table) -> pa.Table:
+    return sums.filter(pc.equal(sums["kind"], SUMS))
+
+
+def known_runs(sums: pa.Table) -> Runs:
+    return runs_of(
+        RunPart(
+            run=(row["site"], row["configuration_version"], row["run"]),
+            earliest=row["earliest"],
+            latest=row["latest"],
+            count=row["count"],
+            lost=row["lost"],
+        )
+        for row in only_sums(sums).to_pylist()
+    )

@@ -1,12 +1,13 @@
 """What is measured of a configuration and judged, where records say less than one would like."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from simulated_deliveries import four_classes, predictions_of
 
-from firedex_spark.delay_measures import Series, measure
+from firedex_spark.delay_measures import Predicted, Series, measure
 from firedex_spark.delay_sketch import bucket_of
 from firedex_spark.delay_verdicts import judge
 from firedex_spark.delivery_cells import SLICES_OF_A_BATCH, Cells
@@ -55,8 +56,14 @@ def series(
 def judged(*of: Series, success: float = 1.0) -> dict[str | None, MeasuredRow]:
     """By filter; None is the class."""
     said = {n: replace(p, success_rate=success) for n, p in PREDICTED.items() if n[0] == CREW}
-    rows = judge(measure("site", 0, of, said, Bounds()), Bounds())
-    return {row.filter: row for row in rows}
+    return {row.filter: row for row in rows_of(of, said)}
+
+
+def rows_of(of: Sequence[Series], said: Predicted, telling: Collection[str] | None = None):
+    """Runs tell of losses if there are any, unless it is said."""
+    if telling is None:
+        telling = {one.run for one in of if one.delivered < one.offered}
+    return judge(measure("site", 0, of, said, telling, Bounds()), Bounds())
 
 
 def test_records_of_deliveries_alone_say_nothing_of_success() -> None:
@@ -114,13 +121,13 @@ def test_what_never_arrived_at_somebody_who_keeps_records_is_an_alarm() -> None:
 
 
 def test_who_keeps_no_records_is_not_judged() -> None:
-    rows = judge(measure("site", 0, [series()], PREDICTED, Bounds()), Bounds())
+    rows = rows_of([series()], PREDICTED)
     others = {row.verdict for row in rows if row.subscriber not in (None, CREW)}
     assert others == {"no records"}
 
 
 def test_what_came_in_another_class_is_not_compared_with_the_plan() -> None:
-    rows = judge(measure("site", 0, [series(priority=63)], PREDICTED, Bounds()), Bounds())
+    rows = rows_of([series(priority=63)], PREDICTED)
     assert {row.verdict for row in rows if row.priority == 63} == {"not predicted"}
 
 
@@ -134,5 +141,33 @@ def test_a_drift_within_runs_is_found_however_many_there_are() -> None:
 
     drifting = judged(*(run(n, rising) for n in range(50)))[TOPIC]
     assert drifting.verdict == "drifts"
+    levels = judged(*(run(n, rising * (1 + n % 2)) for n in range(4)))[TOPIC]
+    assert levels.chance_of_drift is not None
+    assert levels.chance_of_drift <= Bounds().level, "runs at different levels"
     steady = judged(*(run(n, np.full(64, DELAY)) for n in range(50)))[TOPIC]
     assert steady.verdict == "within bounds"
+
+
+def test_a_class_is_not_wrong_by_its_mix_nor_silenced_by_a_stray() -> None:
+    slow, fast = (CREW, "sensor2/floor1"), ("crew1", "sensor2/floor1")
+    said = {
+        fast: replace(PREDICTED[fast], delay_mean_seconds=0.010),
+        slow: replace(PREDICTED[slow], delay_mean_seconds=0.100),
+    }
+    random = np.random.default_rng(10)
+    noise = random.normal(1.0, 0.1, SLICES)
+    much = replace(
+        series(delivered=40, offered=40, delay=(1e7 * noise).astype(int)), subscriber="crew1"
+    )
+    little = series(delay=(1e8 * noise).astype(int))
+    stray = series(filter_="sensor9/floor1", delay=int(9e9), slices=4)
+    rows = {(row.subscriber, row.filter): row for row in rows_of([much, little, stray], said)}
+    assert rows[None, None].verdict == "within bounds"
+    assert rows[None, None].offered == 50 * SLICES
+    assert rows[CREW, "sensor9/floor1"].verdict == "not predicted"
+
+
+def test_a_run_that_tells_of_losses_elsewhere_tells_here_that_there_are_none() -> None:
+    said = {n: replace(p, success_rate=0.5) for n, p in PREDICTED.items() if n[0] == CREW}
+    rows = rows_of([series()], said, telling={"live"})
+    assert {row.verdict for row in rows if row.filter == TOPIC} == {"success out of bounds"}

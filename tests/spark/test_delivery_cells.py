@@ -11,6 +11,7 @@ import pytest
 from simulated_deliveries import (
     four_classes,
     judged_without_spark,
+    known_runs,
     plant_drift,
     series_of,
     write_simulated,
@@ -20,10 +21,17 @@ from firedex.wire import DeliveryRecord
 from firedex_clients.delivery_log import write_records
 from firedex_spark import record_windows
 from firedex_spark.delivery_cells import REFUSED, SUMS, Cells, added_up, cells_of
-from firedex_spark.errors import MissingColumns, NothingReadable, UnreadableFile, WrongColumnType
+from firedex_spark.errors import (
+    MissingColumns,
+    MixedLayout,
+    NothingReadable,
+    UnreadableFile,
+    WrongColumnType,
+)
 from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import check_files
-from firedex_spark.record_windows import fixed_windows, read_window, windows_of
+from firedex_spark.record_windows import fixed_windows, numbered_for, read_window, windows_of
+from firedex_spark.run_spans import at_width_of_runs
 from firedex_spark.schemas import DELIVERY_SCHEMA as SCHEMA
 
 
@@ -156,9 +164,56 @@ def test_slices_fit_each_run_whatever_else_there_is() -> None:
         [dataclasses.asdict(r) for r in (*hour, dataclasses.replace(hour[0], run="long"), month)],
         schema=SCHEMA,
     )
-    found = cells_of(table, None)
+    sums = cells_of(table, None)
+    found = at_width_of_runs(sums, known_runs(sums))
     width = {row["run"]: row["slice_seconds"] for row in found.to_pylist()}
     assert (width["short"], width["long"]) == (8.0, 8192.0)
+
+
+def test_a_row_of_1970_leaves_the_rest_as_it_is() -> None:
+    times = 1.8e9 + 5.0 * np.arange(2_000)
+    records = [
+        record(n, published_at_seconds=at, received_at_seconds=at + 0.1)
+        for n, at in enumerate(times.tolist())
+    ]
+    wrong = record(9_999, published_at_seconds=50.0, received_at_seconds=50.1)
+    rows = [dataclasses.asdict(one) for one in (*records, wrong)]
+    both = [cells_of(pa.Table.from_pylist(some, schema=SCHEMA), None) for some in (rows[:-1], rows)]
+    assert known_runs(both[1]).far == 1
+    first, second = (series_of(sums)[0].cells for sums in both)
+    assert len(series_of(both[1])) == len(series_of(both[0]))
+    assert first.slices.tolist() == second.slices.tolist()
+
+
+def test_times_that_are_none_are_refused_and_not_lost(tmp_path: Path) -> None:
+    rows = [dataclasses.asdict(record(n)) for n in range(2_000)]
+    rows[7]["published_at_seconds"] = float("nan")
+    rows[8]["published_at_seconds"] = float("inf")
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / "log.parquet")
+    file = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME).good[0]
+    for windows in (windows_of([file]), fixed_windows([file], 1024.0)):
+        read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows]
+        assert sum(read) == 2_000
+
+
+def test_bytes_that_are_no_text_make_a_file_unreadable(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=SCHEMA)
+    wrong = pa.array([b"\xff\xfe"], pa.binary()).view(pa.string())
+    place = SCHEMA.get_field_index("publication_id")
+    pq.write_table(table.set_column(place, SCHEMA.field(place), wrong), tmp_path / "log.parquet")
+    checked = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME)
+    table, bad = read_window(windows_of(checked.good)[0], SCHEMA.names, SCHEMA)
+    assert (table.num_rows, [one.file.name for one in bad]) == (0, ["log.parquet"])
+
+
+def test_flat_files_beside_those_by_site_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=SCHEMA)
+    files = [tmp_path / "site=a" / "a.parquet", tmp_path / "b.parquet"]
+    files[0].parent.mkdir()
+    for file in files:
+        pq.write_table(table, file)
+    with pytest.raises(MixedLayout, match="is of a site by its path"):
+        windows_of(check_files(tmp_path, files, SCHEMA, TIME).good)
 
 
 def test_sums_of_windows_join_into_the_sums_of_all() -> None:
@@ -209,7 +264,7 @@ def test_one_clock_of_1970_makes_neither_millions_of_windows_nor_one_of_everythi
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / "log.parquet")
     file = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME).good[0]
-    assert len(fixed_windows([file], 1024.0)) <= 1 + 21
+    assert len(fixed_windows([numbered_for(file, 1024.0)], 1024.0)) <= 1 + 21
     monkeypatch.setattr(record_windows, "ROWS_OF_A_WINDOW", 500)
     read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows_of([file])]
     assert sum(read) == 2_001

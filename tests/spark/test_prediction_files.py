@@ -65,3 +65,13 @@ def test_what_is_no_prediction_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoPredictions):
         read_predictions(tmp_path / "empty")
+
+
+def test_two_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    prediction = predict(four_classes()).to_prediction()
+    (tmp_path / "a.json").write_text(to_json(prediction))
+    (tmp_path / "b.json").write_text(to_json(prediction))
+    assert len(read_predictions(tmp_path)) == 12, "the same twice is one"
+    (tmp_path / "b.json").write_text(to_json(predict(four_classes(load=0.5)).to_prediction()))
+    with pytest.raises(UnreadablePredictions, match=r"b\.json.*a\.json says something else"):
+        read_predictions(tmp_path)

@@ -27,6 +27,7 @@ from firedex_models import predict
 from firedex_spark import record_windows
 from firedex_spark.arrange_records import arrange_records
 from firedex_spark.command import spark as spark_command
+from firedex_spark.errors import StreamBroken
 from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.prediction_files import (
     PredictedSubscription,
@@ -249,6 +250,40 @@ def test_a_stream_ends_with_the_code_of_all_that_stands(simulated: Path, tmp_pat
     plan.write_text("{}")
     code, said_ = run(*words)
     assert (code, "not predictions" in said_) == (2, True), said_
+
+
+def test_names_of_files_and_sites_are_taken_as_they_are(
+    spark: SparkSession, simulated: Path, tmp_path: Path
+) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    folder = records / "site=north%3A1" / "day=1970-01-01"
+    folder.mkdir(parents=True)
+    one, other = sorted(simulated.glob("*.parquet"))
+    shutil.copy(one, folder / "50%25 a#b.parquet")
+    shutil.copy(other, folder / "c.parquet")
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert found[-1].left_out == ()
+    assert {row.site for row in found[-1].rows} == {"north:1"}
+    assert found[-1].rows == validate_delays(spark, records, said()).rows
+
+
+def test_what_a_stream_keeps_is_of_one_folder_and_whole(
+    spark: SparkSession, simulated: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    follow_delays(spark, simulated, said, out, once=True)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(StreamBroken, match="other records"):
+        follow_delays(spark, tmp_path / "other", said, out, once=True)
+    told: list[Validation] = []
+    (summed,) = out.glob("state/files/*.summed")
+    summed.unlink()  # as if killed in the midst of it
+    follow_delays(spark, simulated, said, out, once=True, told=told.append)
+    assert told == []
+    shutil.rmtree(out / "state")
+    with pytest.raises(StreamBroken, match="has lost a part"):
+        follow_delays(spark, simulated, said, out, once=True)
 
 
 @pytest.mark.usefixtures("spark")
