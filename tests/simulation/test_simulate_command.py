@@ -101,6 +101,8 @@ def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert "Usage:" in result.stderr
 
 
+of_one_reproduction = pytest.mark.xdist_group("reproduction")
+"""It takes a minute: whoever runs tests side by side makes it once."""
 TINY = Effort(seeds=2, publications=30_000, subscribers=(1, 10), factors=(1, 8))
 
 
@@ -115,6 +117,7 @@ def values(figure: Figure, panel: int, label: str, by: str) -> list[Any]:
     return list(found.y)
 
 
+@of_one_reproduction
 def test_delays_rise_with_the_class_and_the_model_follows(figures: dict[str, Figure]) -> None:
     for panel in range(6):
         simulated = values(figures["fig5"], panel, "simulated", "simulation")
@@ -125,6 +128,7 @@ def test_delays_rise_with_the_class_and_the_model_follows(figures: dict[str, Fig
             assert simulated[class_] == pytest.approx(modelled[class_], rel=0.15)
 
 
+@of_one_reproduction
 def test_the_papers_model_leaves_fan_out_out(figures: dict[str, Figure]) -> None:
     shared = values(figures["fig5"], 0, "the paper's model", "model")
     assert shared[8] < 0.6 * values(figures["fig5"], 0, "fan-out model", "model")[8]
@@ -132,6 +136,7 @@ def test_the_papers_model_leaves_fan_out_out(figures: dict[str, Figure]) -> None
     assert apart == pytest.approx(values(figures["fig5"], 3, "fan-out model", "model"), rel=1e-6)
 
 
+@of_one_reproduction
 def test_success_is_as_the_paper_says(figures: dict[str, Figure]) -> None:
     for panel in range(2):
         priorities = values(figures["fig7"], panel, "priorities", "simulation")
@@ -142,6 +147,7 @@ def test_success_is_as_the_paper_says(figures: dict[str, Figure]) -> None:
         assert both == sorted(both, reverse=True)
 
 
+@of_one_reproduction
 def test_policies_are_ordered_by_what_they_know(figures: dict[str, Figure]) -> None:
     for panel in (0, 3):  # by the sum, in both readings
         simulated = values(figures["fig9"], panel, "simulated", "simulation")
@@ -151,6 +157,7 @@ def test_policies_are_ordered_by_what_they_know(figures: dict[str, Figure]) -> N
         assert aware > optimized
 
 
+@of_one_reproduction
 def test_optimized_drop_rates_are_worth_most(figures: dict[str, Figure]) -> None:
     for panel in (0, 2):
         optimized = values(figures["fig10"], panel, "optimized", "simulation")
@@ -159,6 +166,7 @@ def test_optimized_drop_rates_are_worth_most(figures: dict[str, Figure]) -> None
             assert all(mine > theirs for mine, theirs in zip(optimized, less, strict=True))
 
 
+@of_one_reproduction
 def test_every_figure_is_written_with_its_claims(
     figures: dict[str, Figure], tmp_path: Path
 ) -> None:
