@@ -1,43 +1,107 @@
 """``arrange-records``: flat files sorted into folders by site and day, in the order of time.
 
-Nothing is lost or removed, copies included; later jobs then read every row once.
+Nothing is removed, copies included, but rows that say no site: they belong in no folder. Later jobs
+then read every row once.
 """
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from firedex_spark.errors import BadFile
-from firedex_spark.record_files import check_files, files_under, frame_of
+from firedex_spark.errors import BadFile, NothingCounts, UnreadableFile
+from firedex_spark.files_left_out import without
+from firedex_spark.record_files import CheckedFiles, RecordFile, check_files, files_under, frame_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
-from firedex_spark.session import SparkSession
+from firedex_spark.session import SPARK_ERRORS, SparkSession
 
-__all__ = ["arrange_records"]
+__all__ = ["arrange_records", "broken_file"]
 
 Say = Callable[[str], None]
 ROWS_OF_A_FILE = 2_000_000
+NO_SITE = "site is missing"
 
 
 def arrange_records(
     spark: SparkSession, records: Path, out: Path, say: Say = lambda _text: None
 ) -> tuple[int, tuple[BadFile, ...]]:
-    """Write ``out/records/site=…/day=…``; how many rows, and what was left out."""
+    """Write ``out/records/site=…/day=…``; how many rows, and what was left out.
+
+    A file that cannot be read, however late that shows, is left out whole and named.
+    """
     target = out / "records"
     checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA)
-    for bad in checked.left_out:
-        say(f"left out: {bad}")
-    say(f"{checked.rows} records in {len(checked.good)} files")
-    rows = _with_day(frame_of(spark, checked.good, DELIVERY_SCHEMA))
+    while True:
+        for bad in checked.left_out:
+            say(f"left out: {bad}")
+        say(f"{checked.rows} records in {len(checked.good)} files")
+        try:
+            nowhere = _arranged(spark, checked, target)
+            break
+        except SPARK_ERRORS:
+            broken = _broken(spark, checked.good)
+            if not broken:
+                raise
+        shutil.rmtree(target, ignore_errors=True)
+        checked = without(records, checked, broken)
+    if nowhere:
+        if nowhere == checked.rows:
+            raise NothingCounts(records, {NO_SITE: nowhere})
+        say(f"refused rows: {NO_SITE}: {nowhere}")
+    return checked.rows - nowhere, checked.left_out
+
+
+def _arranged(spark: SparkSession, checked: CheckedFiles, target: Path) -> int:
+    """Write them; how many belong in no folder."""
+    rows = frame_of(spark, checked.good, DELIVERY_SCHEMA)
+    nowhere = rows.where(~_has_site()).count()
     order = ("site", "day", "published_at_seconds")
     parts = max(checked.rows // ROWS_OF_A_FILE, 1)
-    arranged = rows.repartitionByRange(parts, *order).sortWithinPartitions(*order)
+    placed = _with_day(rows.where(_has_site())).repartitionByRange(parts, *order)
+    arranged = placed.sortWithinPartitions(*order)
     arranged.write.partitionBy("site", "day").parquet(str(target.absolute()))
-    return checked.rows, checked.left_out
+    return nowhere
+
+
+def _has_site() -> Column:
+    """Spark would put rows without one into a folder of a made-up name, as if of such a site."""
+    return f.coalesce(f.col("site") != "", f.lit(False))
 
 
 def _with_day(rows: DataFrame) -> DataFrame:
     """The day of publication, else of delivery, in UTC; rows without either are of 1970."""
     when = f.coalesce("published_at_seconds", "received_at_seconds", f.lit(0.0))
-    return rows.withColumn("day", f.to_date(f.timestamp_seconds(when)))
+    day = f.to_date(f.timestamp_seconds(when))
+    return rows.withColumn("day", f.coalesce(day, f.lit(date(1970, 1, 1))))
+
+
+def _broken(spark: SparkSession, files: Sequence[RecordFile]) -> list[BadFile]:
+    """Files that cannot be read to their end; looked for only when something has failed."""
+    tasks = spark.createDataFrame([(str(file.path),) for file in files], "path string")
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            reasons = [broken_file(Path(path)) for path in batch.column("path").to_pylist()]
+            yield pa.RecordBatch.from_arrays(
+                [batch.column("path"), pa.array(reasons, pa.string())], ["path", "reason"]
+            )
+
+    found = tasks.repartition(len(files)).mapInArrow(work, "path string, reason string").collect()
+    why = {row["path"]: row["reason"] for row in found if row["reason"] is not None}
+    return [UnreadableFile(Path(path), why[path]) for path in sorted(why)]
+
+
+def broken_file(path: Path) -> str | None:
+    """Why a file's rows cannot be read; None if they can."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                file.read_row_group(group, DELIVERY_SCHEMA.names, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        return str(error).splitlines()[0]
+    return None

@@ -49,7 +49,8 @@ NOISE = 0.01
 class PredictionError:
     """How far predictions are from what was measured, over subscriptions.
 
-    ``success_worst`` is None if records do not tell of losses.
+    ``success_worst`` is None if records do not tell of losses. ``subscriptions``: how many were
+    compared (again for each configuration that there are records of).
     """
 
     delay_median: float
@@ -112,9 +113,15 @@ def calibrate(
         scenario,
         rows,
         site=where,
-        refused=measured.refused,
+        refused=_with_refused(measured.refused, sums),
         left_out=measured.left_out,
     )
+
+
+def _with_refused(refused: Mapping[str, int], sums: pd.DataFrame) -> dict[str, int]:
+    """Rows that measuring refuses, and those that say nothing of parameters beside."""
+    more = sums[sums.kind == "refused"].groupby("name")["count"].sum()
+    return {**refused, **{str(reason): int(count) for reason, count in more.items()}}
 
 
 def calibration_of(
@@ -139,8 +146,8 @@ def calibration_of(
         estimates=tuple(estimates),
         overlay=overlay,
         scenario=calibrated,
-        before=_error(predict(scenario), measured, told),
-        after=_error(predict(calibrated), measured, told),
+        before=_error(records, predict(scenario), measured, told),
+        after=_error(records, predict(calibrated), measured, told),
         refused=refused,
         left_out=tuple(left_out),
     )
@@ -202,12 +209,17 @@ def _some_match(records: Path, sums: pd.DataFrame, scenario: Scenario) -> None:
         )
 
 
-def _error(table: PredictionTable, rows: Sequence[MeasuredRow], told: bool) -> PredictionError:
+def _error(
+    records: Path, table: PredictionTable, rows: Sequence[MeasuredRow], told: bool
+) -> PredictionError:
     said = {(row.subscriber, row.filter): row for row in table.to_prediction().subscriptions}
-    delays, successes = [], []
+    delays, successes, compared, other_class = [], [], 0, 0
     for row in rows:
         one = said.get((row.subscriber or "", row.filter or ""))
-        if one is None or one.priority != row.priority:  # made under another assignment
+        if one is None:
+            continue
+        if one.priority != row.priority:  # made under another assignment
+            other_class += 1
             continue
         if row.success_rate is not None:
             successes.append(abs(row.success_rate - one.success_rate))
@@ -216,9 +228,22 @@ def _error(table: PredictionTable, rows: Sequence[MeasuredRow], told: bool) -> P
             predicted = one.delay_mean_seconds
             off = 1.0 if predicted is None else abs(predicted / row.delay_mean_seconds - 1)
             delays.append(off)
+        compared += bool(row.delay_mean_seconds) or row.success_rate is not None
+    if not delays:
+        raise NothingMatches(f"{records}: {_why_none(other_class)}")
     return PredictionError(
-        delay_median=float(np.median(delays)) if delays else 0.0,
-        delay_worst=float(np.max(delays)) if delays else 0.0,
+        delay_median=float(np.median(delays)),
+        delay_worst=float(np.max(delays)),
         success_worst=float(np.max(successes)) if successes and told else None,
-        subscriptions=len(successes),
+        subscriptions=compared,
     )
+
+
+def _why_none(other_class: int) -> str:
+    if other_class:
+        return (
+            f"no delay can be compared with a prediction: {other_class} subscriptions came in "
+            "another class than the scenario assigns them; give the scenario with the assignment "
+            "that the records were made under"
+        )
+    return "no delay can be compared with a prediction: none of the scenario's was measured"

@@ -4,6 +4,7 @@ Files lie flat, as clients and the simulator write them, or by site and day
 (``site=NAME/day=DATE/…``), where the site is in the path.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex_spark.errors import (
     BadFile,
@@ -184,12 +186,20 @@ def _looked_up(file: pq.ParquetFile, group: int, time: str) -> tuple[float, floa
 def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema) -> DataFrame:
     """The rows of all files, by the columns of ``schema``; a path's site is the column's value."""
     made: DataFrame | None = None
-    for site in sorted({file.site or "" for file in files}):
-        rows = spark.read.parquet(*[str(f.path) for f in files if (f.site or "") == site])
-        if site:
+    for site in sorted({file.site for file in files}, key=lambda site: site or ""):
+        wanted = [field for field in schema if site is None or field.name != "site"]
+        # else integers would have the width of the first file's
+        reader = spark.read.schema(from_arrow_schema(pa.schema(wanted)))
+        rows = reader.parquet(*[_not_a_pattern(f.path) for f in files if f.site == site])
+        if site is not None:
             rows = rows.withColumn("site", lit(site))
         rows = rows.select(*schema.names)
         made = rows if made is None else made.unionByName(rows)
     if made is None:
         raise ValueError("no files")
     return made
+
+
+def _not_a_pattern(path: Path) -> str:
+    """Spark takes paths for patterns; what has a meaning in one is escaped."""
+    return re.sub(r"([][{}*?\\])", r"\\\1", str(path.absolute()))

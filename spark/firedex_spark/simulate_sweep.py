@@ -1,16 +1,18 @@
 """``simulate-sweep``: replications of the simulator over a grid of parameters, side by side.
 
 Every replication is a task. One of the same number and seed is the same run as in ``firedex
-simulate``, so that a point of the grid is what that command says of it.
+simulate``, so that a point of the grid is what that command says of it. What the replications of a
+point came to (megabytes each) is brought together in a worker; reports alone come back.
 """
 
 import itertools
 import math
 import pickle
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +44,7 @@ WANTED = (
     "a mapping of paths to lists of values is wanted, such as "
     "network.switches.core.error_rate: [0.0, 0.1]"
 )
-DONE = pa.schema(
+RUN_SCHEMA = pa.schema(
     [
         ("point", pa.int64()),
         ("number", pa.int64()),
@@ -50,6 +52,11 @@ DONE = pa.schema(
         ("error", pa.string()),
     ]
 )
+"""A replication: its tally, packed; or what went wrong."""
+POINT_SCHEMA = pa.schema(
+    [("point", pa.int64()), ("report", pa.binary()), ("error", pa.string())],
+)
+"""A point: its report, packed; or what went wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,27 +126,26 @@ def simulate_sweep(
                 one = pickle.loads(shared.value[row["point"]])  # noqa: S301  # our own
                 yield pa.RecordBatch.from_pylist(
                     [_simulated(one, **row, publications=publications, seed=seed)],
-                    DONE,
+                    RUN_SCHEMA,
                 )
+
+    def together(done: pa.Table) -> pa.Table:
+        one = pickle.loads(shared.value[done["point"][0].as_py()])  # noqa: S301  # our own
+        return pa.Table.from_pylist([_reported(one, done.to_pylist())], POINT_SCHEMA)
 
     frame = spark.createDataFrame(runs, "point long, number long")
     tasks = frame.repartition(min(len(runs), MOST_TASKS))
-    done = tasks.mapInArrow(work, from_arrow_schema(DONE)).collect()
-    tallies: dict[tuple[int, int], Tally] = {}
-    for row in sorted(done, key=lambda row: (row["point"], row["number"])):
+    done = tasks.mapInArrow(work, from_arrow_schema(RUN_SCHEMA))
+    by_point = done.repartition(min(len(scenarios), MOST_TASKS), "point").groupBy("point")
+    found = by_point.applyInArrow(together, from_arrow_schema(POINT_SCHEMA)).collect()
+    reports: dict[int, SimulationReport] = {}
+    for row in found:
         if row["error"] is not None:
-            errors.setdefault(row["point"], row["error"])
+            errors[row["point"]] = row["error"]
         else:
-            tally = pickle.loads(row["tally"])  # noqa: S301  # our own
-            tallies[row["point"], row["number"]] = tally
+            reports[row["point"]] = _unpacked(row["report"])
     return [
-        SweepPoint(
-            values=values,
-            report=None
-            if point in errors
-            else _report(scenarios[point], [tallies[point, n] for n in range(replications)]),
-            error=errors.get(point),
-        )
+        SweepPoint(values=values, report=reports.get(point), error=errors.get(point))
         for point, values in enumerate(points)
     ]
 
@@ -170,10 +176,55 @@ def _simulated(
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"point": point, "number": number, "tally": None, "error": None}
     try:
-        row["tally"] = pickle.dumps(_replication(scenario, number, publications, seed))
+        row["tally"] = _packed(_replication(scenario, number, publications, seed))
     except Exception as error:  # whatever it is, the other points go on
         row["error"] = f"{type(error).__name__}: {error}"
     return row
+
+
+def _reported(scenario: Scenario, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The report of a point from all its replications, in whatever order they come."""
+    ordered = sorted(runs, key=lambda run: run["number"])
+    wrong = [run["error"] for run in ordered if run["error"] is not None]
+    row: dict[str, Any] = {"point": ordered[0]["point"], "report": None, "error": None}
+    if wrong:
+        return row | {"error": wrong[0]}
+    try:
+        row["report"] = _packed(_report(scenario, _Tallies([run["tally"] for run in ordered])))
+    except Exception as error:  # whatever it is, the other points go on
+        row["error"] = f"{type(error).__name__}: {error}"
+    return row
+
+
+def _packed(value: Tally | SimulationReport) -> bytes:
+    """Histograms are nearly all zeros."""
+    return zlib.compress(pickle.dumps(value), level=1)
+
+
+def _unpacked(packed: bytes) -> Any:
+    return pickle.loads(zlib.decompress(packed))  # noqa: S301  # our own
+
+
+class _Tallies(Sequence[Tally]):
+    """Tallies that are unpacked when they are looked at: there may be thousands, of megabytes."""
+
+    def __init__(self, packed: Sequence[bytes]) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    @overload
+    def __getitem__(self, at: int) -> Tally: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "_Tallies": ...
+
+    def __getitem__(self, at: int | slice) -> "Tally | _Tallies":
+        if isinstance(at, slice):
+            return _Tallies(self._packed[at])
+        tally: Tally = _unpacked(self._packed[at])
+        return tally
 
 
 def _site(scenario: Scenario) -> Site:
@@ -189,6 +240,6 @@ def _replication(scenario: Scenario, number: int, publications: int, seed: int) 
     )
 
 
-def _report(scenario: Scenario, tallies: list[Tally]) -> SimulationReport:
+def _report(scenario: Scenario, tallies: Sequence[Tally]) -> SimulationReport:
     route, _ = uplinks(scenario)
     return report_of(SimulationSummary(site=_site(scenario), uplinks=route.hops, tallies=tallies))

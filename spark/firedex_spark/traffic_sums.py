@@ -7,31 +7,22 @@ ahead of the speed, at the most, is its burst.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firedex.wire import Outcome
+from firedex_spark.record_columns import COLUMNS
+from firedex_spark.record_rows import refused_rows
 
 __all__ = ["CALIBRATION_COLUMNS", "SUMS_ORDER", "TRAFFIC_SCHEMA", "traffic_sums"]
 
 Floats = NDArray[np.float64]
-CALIBRATION_COLUMNS = (
-    "site",
-    "run",
-    "publication_id",
-    "topic",
-    "publisher",
-    "subscriber",
-    "filter",
-    "wire_bytes",
-    "published_at_seconds",
-    "received_at_seconds",
-    "outcome",
-)
+CALIBRATION_COLUMNS = (*COLUMNS, "topic", "publisher", "wire_bytes")
+"""All that ``validate-delays`` looks at, since the same rows count; and what it does not need."""
 TRAFFIC_SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
@@ -52,7 +43,8 @@ TRAFFIC_SCHEMA = pa.schema(
 ``numbered`` (topic of publisher: first and last number of a stream), ``sizes`` (topic of
 subscriber: bytes), ``fan-out`` (topic: notifications), ``outcomes`` (outcome of subscriber),
 ``speed`` (switch: one estimate, ``low``: part of the gaps that show it), ``burst`` (switch: one
-estimate; ``high``: the largest packet), ``blurred`` (switch whose speed does not show)."""
+estimate; ``high``: the largest packet), ``blurred`` (switch whose speed does not show),
+``refused`` (why: rows that ``validate-delays`` counts, and that say nothing here)."""
 SUMS_ORDER = ("kind", "run", "name", "of", "stream", "low", "high", "count", "total")
 NUMBERED = r"^([0-9a-f]{16})-([0-9]{1,15})$"
 """The id of a stamped event: a stream, and the how-manieth of it (``firedex.event_stamp``)."""
@@ -73,9 +65,10 @@ def traffic_sums(table: pa.Table, switch_of: Mapping[str, str], site: str | None
 
     ``switch_of``: behind which switch each subscriber is.
     """
-    frame = _usable(table.to_pandas())
+    frame, refused = _usable(table)
     sites = frame["site"].astype(str).value_counts(sort=False)
     rows = [_row("site", "", str(name), count=int(n)) for name, n in sites.items() if n]
+    rows += [_row("refused", "", reason, count=n) for reason, n in refused.items() if n]
     if site is not None:
         frame = frame[frame["site"] == site]
     frame = _without_copies(frame)
@@ -88,25 +81,24 @@ def traffic_sums(table: pa.Table, switch_of: Mapping[str, str], site: str | None
     return pa.Table.from_pylist(rows, schema=TRAFFIC_SCHEMA)
 
 
-def _usable(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows that do not contradict themselves: those that ``validate-delays`` counts."""
+def _usable(table: pa.Table) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Rows that ``validate-delays`` counts, but for those without a topic or a size: how many."""
+    _, good = refused_rows(table)
+    table = table.filter(pa.array(good))
+    named = table.filter(pc.is_valid(table.column("topic")))
+    sized = named.filter(pc.greater_equal(named.column("wire_bytes"), 0))  # drops nulls too
+    refused = {
+        "topic is missing": table.num_rows - named.num_rows,
+        "wire_bytes is missing or negative": named.num_rows - sized.num_rows,
+    }
+    frame = sized.to_pandas()
     texts = [name for name in CALIBRATION_COLUMNS if frame[name].dtype.name in TEXTS]
-    frame = frame.assign(**{name: frame[name].astype(object) for name in texts})
-    received, published = frame["received_at_seconds"], frame["published_at_seconds"]
-    named = (
-        frame[["site", "run", "topic", "subscriber", "filter", "wire_bytes"]].notna().all(axis=1)
-    )
-    good = named & frame["outcome"].isin(get_args(Outcome)) & (frame["wire_bytes"] >= 0)
-    good &= (frame["outcome"] == "delivered") == received.notna()
-    good &= np.isfinite(received.fillna(0.0)) & np.isfinite(published.fillna(0.0))
-    good &= ~(received < published)
-    return frame[good]
+    return frame.assign(**{name: frame[name].astype(object) for name in texts}), refused
 
 
 def _without_copies(frame: pd.DataFrame) -> pd.DataFrame:
     """In one order, whatever it was; of copies the one delivered first."""
     frame = frame.assign(
-        publication_id=frame["publication_id"].fillna(""),
         publisher=frame["publisher"].fillna(""),
         late=frame["outcome"] != "delivered",
     )

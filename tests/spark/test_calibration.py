@@ -18,6 +18,7 @@ from firedex_spark.calibrate import Calibration, calibration_of, window_sums
 from firedex_spark.calibration_estimates import ParameterEstimate
 from firedex_spark.errors import NothingMatches
 from firedex_spark.record_files import check_files, files_under
+from firedex_spark.record_rows import refused_rows
 from firedex_spark.record_windows import TIME, windows_of
 from firedex_spark.scenario_paths import changed
 from firedex_spark.schemas import DELIVERY_SCHEMA
@@ -217,11 +218,43 @@ def test_rows_that_contradict_themselves_do_not_count(simulated: pa.Table) -> No
         row | {"outcome": "delivered", "received_at_seconds": -5.0},
         row | {"wire_bytes": None},
         row | {"wire_bytes": -1},
+        row | {"topic": None},
         row | {"subscriber": None},
         row | {"run": None},
+        row | {"publication_id": None},
+        row | {"outcome": "delivered", "received_at_seconds": row[TIME] + 86_401.0},
+        row | {"priority": 64},
+        row | {"priority": None},
+        row | {"configuration_version": -1},
     ]
-    table = pa.concat_tables([few, pa.Table.from_pylist(bad, schema=DELIVERY_SCHEMA)])
-    pd.testing.assert_frame_equal(sums_of(table), sums_of(few))
+    wrong = pa.Table.from_pylist(bad, schema=DELIVERY_SCHEMA)
+    found = sums_of(pa.concat_tables([few, wrong]))
+    refused = found[found.kind == "refused"]
+    assert dict(zip(refused["name"], refused["count"], strict=True)) == {
+        "topic is missing": 1,
+        "wire_bytes is missing or negative": 2,
+    }
+    counts, _ = refused_rows(wrong)
+    assert sum(counts.values()) + 3 == len(bad)
+    rest = found[found.kind != "refused"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(rest, sums_of(few))
+
+
+def test_a_wrong_clock_does_not_ruin_a_rate(
+    simulated: pa.Table, declared: Scenario, tmp_path: Path
+) -> None:
+    """A host that starts in 1970, among others at the time of today."""
+    frame = simulated.to_pandas()
+    for name in (TIME, "received_at_seconds"):
+        frame[name] += 1.7e9
+    odd = frame[(frame["topic"] == "sensor2/floor1") & (frame["outcome"] == "delivered")].iloc[:1]
+    odd = odd.assign(published_at_seconds=50.0, publication_id="odd")
+    table = pa.Table.from_pandas(
+        pd.concat([frame, odd]), schema=DELIVERY_SCHEMA, preserve_index=False
+    )
+    rate = by_path(calibrated(tmp_path / "r", table, declared).estimates)[RATE]
+    assert rate.applied
+    assert abs(float(rate.estimated) - 10.0) <= 2 * (rate.half_width or 0.0)
 
 
 def test_only_the_records_of_the_site_count(simulated: pa.Table) -> None:
@@ -283,6 +316,31 @@ def test_records_of_something_else_are_refused(simulated: pa.Table, tmp_path: Pa
     scenario = replace(scenario, subscribers=others, assignment=assignment)
     with pytest.raises(NothingMatches, match="they are of crew0 sensor0/floor1"):
         calibrated(tmp_path / "r", simulated, scenario)
+
+
+def test_records_of_another_assignment_are_refused(simulated: pa.Table, tmp_path: Path) -> None:
+    """An error of 0 % over nothing would say that all is well."""
+    scenario = four_classes()
+    turned = tuple(replace(a, priority=3 - a.priority) for a in scenario.assignment or ())
+    with pytest.raises(NothingMatches, match="12 subscriptions came in another class"):
+        calibrated(tmp_path / "r", simulated, replace(scenario, assignment=turned))
+
+
+def test_delays_that_nobody_measured_are_not_compared(
+    simulated: pa.Table, true: Scenario, tmp_path: Path
+) -> None:
+    lost = simulated.filter(pc.not_equal(simulated["outcome"], "delivered"))
+    with pytest.raises(NothingMatches, match="none of the scenario's was measured"):
+        calibrated(tmp_path / "r", lost, true)
+
+
+def test_subscriptions_are_counted_whether_or_not_losses_are_told(
+    simulated: pa.Table, true: Scenario, tmp_path: Path
+) -> None:
+    told = calibrated(tmp_path / "told", simulated, true)
+    untold = calibrated(tmp_path / "untold", as_clients_write(simulated, numbered=True), true)
+    assert (told.before.subscriptions, told.after.subscriptions) == (12, 12)
+    assert (untold.before.subscriptions, untold.after.subscriptions) == (12, 12)
 
 
 def test_a_broken_file_is_named_by_the_window_that_meets_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,11 +15,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from feedback_fits import all_worths
+from pyspark.sql import Row
+from pyspark.sql.classic.dataframe import DataFrame
 from simulated_deliveries import four_classes, write_simulated
 
 from firedex.scenario_file import read_scenario
 from firedex.wire import to_json, to_plain
 from firedex_models.simulation import SimulationSettings, report_of, simulate
+from firedex_models.simulation.tally import BINS
 from firedex_spark.calibrate import calibrate
 from firedex_spark.command import spark as spark_command
 from firedex_spark.errors import NothingCounts, NothingMatches, SeveralSites
@@ -113,7 +117,19 @@ def test_a_fleet_is_planned_as_each_site_alone(spark: SparkSession, tmp_path: Pa
     assert (outcome.sites, outcome.subscriptions) == (12, len(expected) - 4)
 
 
-def test_a_sweep_is_what_simulate_says_of_each_point(spark: SparkSession) -> None:
+def test_a_sweep_is_what_simulate_says_of_each_point(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing but reports comes back from the workers."""
+    collected: list[Row] = []
+    collect = DataFrame.collect
+
+    def watched(frame: DataFrame) -> list[Row]:
+        rows = collect(frame)
+        collected.extend(rows)
+        return rows
+
+    monkeypatch.setattr(DataFrame, "collect", watched)
     scenario = four_classes()
     path = "network.switches.core.bandwidth_bits_per_second"
     points = simulate_sweep(
@@ -124,6 +140,8 @@ def test_a_sweep_is_what_simulate_says_of_each_point(spark: SparkSession) -> Non
         publications=500,
         seed=3,
     )
+    assert sorted(row["point"] for row in collected) == [1, 2]
+    assert sum(len(pickle.dumps(row.asDict())) for row in collected) < BINS * 4
     wrong = points.pop(0)
     assert wrong.report is None
     assert "bandwidth_bits_per_second" in (wrong.error or "")

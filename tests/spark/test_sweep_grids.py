@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from simulated_deliveries import four_classes
 
+from firedex.wire import to_plain
+from firedex_models.simulation import SimulationSettings, report_of, simulate
 from firedex_spark import simulate_sweep
 from firedex_spark.errors import BadGrid
 from firedex_spark.simulate_sweep import grid_points, read_grid
@@ -75,3 +77,23 @@ def test_what_a_simulation_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     row = simulate_sweep._simulated(four_classes(), 3, 1, 10, 0)
     wanted = {"point": 3, "number": 1, "tally": None, "error": "ZeroDivisionError: by nothing"}
     assert row == wanted
+    later = row | {"number": 2, "error": "another"}
+    told = {"point": 3, "report": None, "error": "ZeroDivisionError: by nothing"}
+    assert simulate_sweep._reported(four_classes(), [later, row]) == told
+
+
+def test_a_point_is_what_simulate_says_of_it_in_whatever_order_replications_end() -> None:
+    scenario = four_classes()
+    rows = [simulate_sweep._simulated(scenario, 5, number, 500, 3) for number in (2, 0, 1)]
+    found = simulate_sweep._reported(scenario, rows)
+    assert (found["point"], found["error"]) == (5, None)
+    settings = SimulationSettings(replications=3, publications=500, seed=3)
+    alone = report_of(simulate(scenario, settings))
+    assert to_plain(simulate_sweep._unpacked(found["report"])) == to_plain(alone)
+
+
+def test_what_cannot_be_reported_is_told() -> None:
+    row = {"point": 3, "number": 0, "tally": b"nonsense", "error": None}
+    found = simulate_sweep._reported(four_classes(), [row])
+    assert found["report"] is None
+    assert found["error"].startswith("error: ")
