@@ -29,8 +29,8 @@ NO_SITE = "site is missing"
 
 def arrange_records(
     spark: SparkSession, records: Path, out: Path, say: Say = lambda _text: None
-) -> tuple[int, tuple[BadFile, ...]]:
-    """Write ``out/records/site=…/day=…``; how many rows, and what was left out.
+) -> tuple[int, dict[str, int], tuple[BadFile, ...]]:
+    """Write ``out/records/site=…/day=…``; how many rows, how many not, and what was left out.
 
     A file that cannot be read, however late that shows, is left out whole and named.
     """
@@ -49,11 +49,10 @@ def arrange_records(
                 raise
         shutil.rmtree(target, ignore_errors=True)
         checked = without(records, checked, broken)
-    if nowhere:
-        if nowhere == checked.rows:
-            raise NothingCounts(records, {NO_SITE: nowhere})
-        say(f"refused rows: {NO_SITE}: {nowhere}")
-    return checked.rows - nowhere, checked.left_out
+    refused = {NO_SITE: nowhere} if nowhere else {}
+    if nowhere == checked.rows:
+        raise NothingCounts(records, refused)
+    return checked.rows - nowhere, refused, checked.left_out
 
 
 def _arranged(spark: SparkSession, checked: CheckedFiles, target: Path) -> int:

@@ -30,7 +30,15 @@ from firedex_spark.errors import (
 )
 from firedex_spark.session import SparkSession
 
-__all__ = ["CheckedFiles", "RecordFile", "RowGroup", "check_files", "files_under", "frame_of"]
+__all__ = [
+    "CheckedFiles",
+    "RecordFile",
+    "RowGroup",
+    "check_files",
+    "files_under",
+    "frame_of",
+    "not_a_pattern",
+]
 
 READERS = 8
 SITE = "site="
@@ -190,7 +198,7 @@ def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema
         wanted = [field for field in schema if site is None or field.name != "site"]
         # else integers would have the width of the first file's
         reader = spark.read.schema(from_arrow_schema(pa.schema(wanted)))
-        rows = reader.parquet(*[_not_a_pattern(f.path) for f in files if f.site == site])
+        rows = reader.parquet(*[not_a_pattern(f.path) for f in files if f.site == site])
         if site is not None:
             rows = rows.withColumn("site", lit(site))
         rows = rows.select(*schema.names)
@@ -200,6 +208,6 @@ def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema
     return made
 
 
-def _not_a_pattern(path: Path) -> str:
+def not_a_pattern(path: Path) -> str:
     """Spark takes paths for patterns; what has a meaning in one is escaped."""
     return re.sub(r"([][{}*?\\])", r"\\\1", str(path.absolute()))

@@ -189,9 +189,15 @@ def arrange_records_command(
 ) -> None:
     """Sort flat files into folders by site and day, which other jobs read faster.
 
-    Writes records/site=NAME/day=DATE and quarantine.json. Copies stay, nothing is lost.
+    Writes records/site=NAME/day=DATE and quarantine.json. Copies stay; rows without a site, which
+    belong in no folder, are counted and left out.
     """
     with writing("arrange-records", out, ARRANGED, [records], master, memory) as (session, folder):
-        rows, left_out = arrange_records(session, records, folder, say)
+        rows, refused, left_out = arrange_records(session, records, folder, say)
         write_quarantine(folder, left_out)
-    tell(out, {"records": rows, "files_left_out": [str(bad) for bad in left_out]}, json)
+    summary = {
+        "records": rows,
+        "refused_rows": refused,
+        "files_left_out": [str(bad) for bad in left_out],
+    }
+    tell(out, summary, json)

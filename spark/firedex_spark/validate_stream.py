@@ -36,7 +36,7 @@ from firedex_spark.measured_row import Bounds
 from firedex_spark.output_folder import replaced
 from firedex_spark.prediction_files import PredictedSubscription
 from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import RecordFile, RowGroup, check_files
+from firedex_spark.record_files import RecordFile, RowGroup, check_files, not_a_pattern
 from firedex_spark.record_windows import Window, fixed_windows, numbered_for
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
@@ -97,7 +97,7 @@ def follow_delays(
         .option("pathGlobFilter", "*.parquet")
         .option("recursiveFileLookup", "true")
         .option("maxFileAge", ANY_AGE)
-        .load(str(records.absolute()))
+        .load(not_a_pattern(records))
         .select("path")
     )
     standing = state.standing()
@@ -147,10 +147,10 @@ def _check_origin(out: Path, records: Path) -> None:
     if file.exists():
         if json.loads(file.read_text("utf-8")) != origin:
             raise StreamBroken(f"{out} was begun with other records, or by another version", out)
-    elif (out / "checkpoint").exists() or (out / "state").exists():
+    elif (out / "checkpoint").exists() or (out / "state" / "files").exists():
         raise StreamBroken(f"{out} has lost a part of what was kept", out)
     else:
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         replaced(file, lambda unfinished: unfinished.write_text(json.dumps(origin), "utf-8"))
 
 

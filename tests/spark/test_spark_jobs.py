@@ -40,7 +40,7 @@ from firedex_spark.session import SparkSession
 from firedex_spark.simulate_sweep import simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
+pytestmark = pytest.mark.xdist_group("spark")
 BY_SUBSCRIPTION = [(name, "ascending") for name in ("site", "subscriber", "filter")]
 
 
@@ -278,6 +278,7 @@ def test_feedback_of_which_nothing_counts_is_refused(spark: SparkSession, tmp_pa
         fit_utility_weights(spark, tmp_path)
 
 
+@pytest.mark.long
 def test_a_killed_job_leaves_no_half_results_and_can_be_run_again(tmp_path: Path) -> None:
     """Killed where it is worst: plans are being written, and an earlier run's are there."""
     place, out = tmp_path / "fleet.parquet", tmp_path / "out"
@@ -301,6 +302,7 @@ def test_a_killed_job_leaves_no_half_results_and_can_be_run_again(tmp_path: Path
     assert plans == alone.sort_by(BY_SUBSCRIPTION).to_pylist()
 
 
+@pytest.mark.long
 def test_two_thousand_sites_of_five_hundred_equal_planning_on_one_machine(
     spark: SparkSession, tmp_path: Path
 ) -> None:

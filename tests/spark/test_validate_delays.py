@@ -39,7 +39,7 @@ from firedex_spark.session import SparkSession
 from firedex_spark.validate_delays import Validation, validate_delays
 from firedex_spark.validate_stream import follow_delays
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
+pytestmark = pytest.mark.xdist_group("spark")
 PATIENCE_SECONDS = 300.0
 SCENARIO = four_classes()
 
@@ -97,7 +97,7 @@ def scatter(records: Path, into: Path, parts: int) -> None:
 def test_arranged_by_site_and_day_they_say_the_same(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
-    rows, _ = arrange_records(spark, simulated, tmp_path)
+    rows, _, _ = arrange_records(spark, simulated, tmp_path)
     assert [path.name for path in (tmp_path / "records").iterdir() if path.is_dir()] == [
         "site=site"
     ]
