@@ -13,7 +13,7 @@ from firedex_spark import arrange_records as job
 from firedex_spark.arrange_records import arrange_records, broken_file
 from firedex_spark.errors import NothingCounts, NothingReadable
 from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import _not_a_pattern, check_files, files_under
+from firedex_spark.record_files import check_files, files_under, not_a_pattern
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 
@@ -71,9 +71,9 @@ def as_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def test_names_of_folders_are_no_patterns() -> None:
-    assert _not_a_pattern(Path("/plain/site=a b/x.parquet")) == "/plain/site=a b/x.parquet"
-    assert _not_a_pattern(Path("/a[1]/{b,c}*?")) == r"/a\[1\]/\{b,c\}\*\?"
-    assert _not_a_pattern(Path("/a\\b")) == r"/a\\b"
+    assert not_a_pattern(Path("/plain/site=a b/x.parquet")) == "/plain/site=a b/x.parquet"
+    assert not_a_pattern(Path("/a[1]/{b,c}*?")) == r"/a\[1\]/\{b,c\}\*\?"
+    assert not_a_pattern(Path("/a\\b")) == r"/a\\b"
 
 
 def test_a_broken_file_is_told_from_a_good_one(simulated: pa.Table, tmp_path: Path) -> None:
