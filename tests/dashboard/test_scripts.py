@@ -189,13 +189,15 @@ def test_utility_in_time_is_by_the_rule_of_the_first_page(page: webdriver.Chrome
 
 SHOWN = """
     const done = arguments[arguments.length - 1], shown = { asked: [] };
+    const storage = { value: { getItem: () => "" }, configurable: true };
+    Object.defineProperty(window, "sessionStorage", storage);
     window.dash_clientside = { set_props: (id, given) => Object.assign(shown, { [id]: given }) };
     window.fetch = async (path) => {
       shown.asked.push(path);
       return new Response('{"flows": [], "subscriptions": []}');
     };
     firedex.state.records = arguments[0];
-    firedex.showDifference(arguments[0][0]).then(() => done(shown));
+    firedex.showDifference(arguments[0][0]).then(() => done(shown), (error) => done(String(error)));
 """
 
 
