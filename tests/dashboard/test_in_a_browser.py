@@ -183,6 +183,7 @@ def test_topology_shows_switches_and_a_click_what_they_do(watching: Pages, busy:
     def clicked() -> bool:
         x, y = watching.driver.execute_script(place)
         box = watching.driver.find_element(By.CSS_SELECTOR, "#network canvas")
+        watching.driver.execute_script("arguments[0].scrollIntoView({block: 'center'});", box)
         ActionChains(watching.driver).move_to_element_with_offset(
             box, int(x), int(y)
         ).click().perform()

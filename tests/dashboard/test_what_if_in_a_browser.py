@@ -117,6 +117,7 @@ def test_what_somebody_else_changed_is_not_overwritten(deciding: Pages, quiet: L
     deciding.type("deadline", "3")
     deciding.click("preview-change")
     deciding.until_text("#refusal", "has changed since you chose it")
+    deciding.until_text("#preview", "has changed since you chose it")
     assert not deciding.can_apply()
     deciding.until_text("#chosen", "Choose one in the table")
     deciding.choose(row)

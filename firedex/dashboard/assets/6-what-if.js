@@ -51,7 +51,9 @@ async function question(kind, given, prepare) {
     if (basis) seen(state.overview);
   } catch (error) {
     if (mine !== asked) return;
-    put("preview", { children: make("P", "bad", "This was not answered, and cannot be applied. Ask again.") });
+    state.previewed = null;
+    const said = error instanceof Refused ? `${error.message} ` : "";
+    put("preview", { children: make("P", "bad", `${said}This was not answered, and cannot be applied. Ask again.`) });
     throw error;
   }
 }

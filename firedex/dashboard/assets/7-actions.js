@@ -42,7 +42,7 @@ firedex.chooseNone = () => {
   state.chosen = null;
   put("chosen", { children: "Choose one in the table." });
   for (const each of ["weight", "shape", "deadline"]) put(each, { value: "" });
-  put("subscriptions", { selectedRows: [] });
+  window.dash_ag_grid.getApiAsync("subscriptions").then((grid) => grid.deselectAll());
 };
 dash.firedex = {
   go: (pathname, search, later) => {
