@@ -4,6 +4,7 @@
 const { state, show, ask, put, make, cell, row, table, nothing, ink, colour, swatch } = firedex;
 const { known, seconds, share, exactShare, clock, local, zone, lastTime, csv } = firedex;
 const EVERY_MILLISECONDS = 10000, MOST_STEPS = 300, MOST_MARKS = 100, MOST_MOVES = 200;
+const TICKS = { "1 ms": 0.001, "3 ms": 0.003, "10 ms": 0.01, "30 ms": 0.03, "0.1 s": 0.1, "0.3 s": 0.3, "1 s": 1, "3 s": 3, "10 s": 10, "30 s": 30, "100 s": 100 };
 const COLUMNS = ["at", "seconds", "priority", "configuration_version", "delivered_events", "missing_events", "delay_mean_seconds", "delay_p95_seconds"];
 
 show.history = async () => {
@@ -53,7 +54,7 @@ function replay(steps, records, from, to) {
     height: 400, margin: { l: 70, r: 10, t: 30, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: ink("--ink"), size: 14 }, legend: { orientation: "h", y: 1.12 }, uirevision: `${state.period} ${state.until}`, shapes: within.map(mark),
     xaxis: { ...axis, type: "date", anchor: "y2", range: [local(from * 1000), local(to * 1000)] },
-    yaxis: { ...axis, domain: [0.5, 1], title: { text: "p95 delay, s" }, type: "log" },
+    yaxis: { ...axis, domain: [0.5, 1], title: { text: "p95 delay" }, type: "log", tickvals: Object.values(TICKS), ticktext: Object.keys(TICKS) },
     yaxis2: { ...axis, domain: [0, 0.4], title: { text: "success" }, range: [0, 1.05], tickformat: ".0%" } } };
 }
 function showMoment(index) {

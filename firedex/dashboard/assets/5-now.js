@@ -17,7 +17,7 @@ async function overview() {
   return now;
 }
 const figure = (title, value, under, className, id) => make("Div", "figure", [
-  make("Small", "", title), make("B", className, value, { id }), make("Small", "", under)]);
+  make("Small", "", title), make("B", className, value, { id }), make("Small", "", under.replaceAll(" %", "\u00a0%"))]);
 /* While less than half is measured, what is predicted comes first. */
 function worth(measured, predicted, utility) {
   if (!known(measured)) return [share(predicted), "predicted; nothing measured lately"];
