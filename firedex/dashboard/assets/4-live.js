@@ -8,7 +8,7 @@ const LAST_PART = { now: "parts", topology: "switch", subscriptions: "preview-ca
 const TICK_MILLISECONDS = 1000, FRESH_MILLISECONDS = 900, LONGEST_WAIT_MILLISECONDS = 5000, OLD_MILLISECONDS = 4000;
 const OWN = "You see what is your own. The rest of the site (now, topology, history) is for operators and command.";
 const NOTHING = "This token has nothing to see here: the dashboard is for command, operators and subscribers.";
-const state = { page: null, visitor: null, mounted: new Set(["now"]), renewed: {}, failures: 0, notBefore: 0 };
+const state = { page: null, visitor: null, mounted: new Set(["now"]), renewed: {}, asked: 0, failures: 0, notBefore: 0 };
 const show = {};  // each page's function, by its name
 
 /* How long ago: one clock stands still while a machine sleeps, the other may be set. */
@@ -51,6 +51,7 @@ async function refresh() {  // never two at once, never more than one waiting
     while (again && state.visitor) {
       const { page } = state;
       again = false;
+      state.asked = performance.now();
       await show[page]();
       state.renewed[page] = moment();
     }
@@ -155,7 +156,7 @@ function visit(page, later) {
   Object.assign(state, { later, page: PAGES.includes(page) ? page : "now" });
   if (!first) { if (state.visitor) open(); return; }
   setInterval(() => {
-    if (!state.renewed[state.page] || elapsed(state.renewed[state.page]) >= FRESH_MILLISECONDS) refresh();
+    if (performance.now() - state.asked >= FRESH_MILLISECONDS) refresh();  // an event has not just done it
     tellFreshness();
   }, TICK_MILLISECONDS);
   document.addEventListener("visibilitychange", () => {
