@@ -156,7 +156,8 @@ function visit(page, later) {
   Object.assign(state, { later, page: PAGES.includes(page) ? page : "now" });
   if (!first) { if (state.visitor) open(); return; }
   setInterval(() => {
-    if (performance.now() - state.asked >= FRESH_MILLISECONDS) refresh();  // an event has not just done it
+    // What the topology asks for is dear, and an event may just have had it asked for.
+    if (state.page !== "topology" || performance.now() - state.asked >= FRESH_MILLISECONDS) refresh();
     tellFreshness();
   }, TICK_MILLISECONDS);
   document.addEventListener("visibilitychange", () => {
