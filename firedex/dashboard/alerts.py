@@ -34,6 +34,8 @@ MUCH_SLOWER = 3.0
 SLOW_SECONDS = 0.05
 """Less than this is noise of the hosts, whatever was predicted."""
 FULL = 1.0
+LEAST_LOSS = 0.05
+"""A link that has lost less of its bandwidth is as it was built."""
 RANKS = {"urgent": 0, "warning": 1, "note": 2}
 
 
@@ -60,10 +62,11 @@ class Deliveries:
 def link_trouble(link: LinkNow) -> LinkTrouble | None:
     """What is wrong with a link, if anything."""
     whole = link.full_bandwidth_bits_per_second
-    if link.bandwidth_bits_per_second < whole:
-        lost = loss_text(1 - link.bandwidth_bits_per_second / whole)
+    lost = 1 - link.bandwidth_bits_per_second / whole
+    if lost >= LEAST_LOSS:
         return LinkTrouble(
-            text=f"link {link.name} has lost {lost} its bandwidth", since=link.reduced_since
+            text=f"link {link.name} has lost {loss_text(lost)} its bandwidth",
+            since=link.reduced_since,
         )
     if link.planned_load > FULL:
         needed = share_text(link.planned_load)
@@ -76,13 +79,13 @@ def with_reasons(
     ways: Mapping[str, tuple[Port, ...]],
     troubles: Mapping[Port, LinkTrouble],
 ) -> list[LateSubscription]:
-    """Late subscriptions with the first trouble on their way."""
+    """Late subscriptions with the first trouble on their way, if no reason is known yet."""
     explained = []
     for one in late:
         why = next((troubles[p] for p in ways.get(one.subscriber, ()) if p in troubles), None)
-        explained.append(
-            one if why is None else replace(one, reason=why.text, reason_since=why.since)
-        )
+        if why is not None and one.reason is None:
+            one = replace(one, reason=why.text, reason_since=why.since)
+        explained.append(one)
     return explained
 
 
@@ -189,17 +192,15 @@ def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
             yield Alert(severity="note", text=f"{name}: {part.detail}")
         elif part.state == "unknown":
             yield Alert(severity="warning", text=f"{name} has never been heard of")
-    if unheard:
-        have = "have" if len(unheard) > 1 else "has"
-        who = _names([part.part for part in unheard])
-        yield Alert(severity="note", text=f"client {who} {have} never been heard of")
-    if len(silent) > MOST_LATE_ALERTS:
-        yield Alert(severity="warning", text=f"{len(silent)} clients have not been heard lately")
-        return
-    for part in silent:
-        ago = seconds_text(part.seconds_ago or 0.0)
-        text = f"client {part.part} has not been heard for {ago}"
-        yield Alert(severity="warning", text=text)
+    for those, one, many in (
+        (silent, "is silent", "are silent"),
+        (unheard, "has never been heard of", "have never been heard of"),
+    ):
+        if those:
+            who = _names([part.part for part in those])
+            how, whom = (many, "them") if len(those) > 1 else (one, "it")
+            text = f"{who} {how}: it is not known what reaches {whom}"
+            yield Alert(severity="warning", text=text)
 
 
 def _of_classes(classes: Iterable[ClassNow]) -> Iterable[Alert]:

@@ -1,6 +1,6 @@
 """Flows that get much less than was predicted, or nothing at all. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import sqrt
 
@@ -71,24 +71,21 @@ def forecasts(rows: Iterable[SubscriptionPrediction]) -> dict[FlowKey, FlowForec
 def silent_flows(
     predicted: Mapping[FlowKey, FlowForecast],
     measured: Mapping[FlowKey, FlowMeasurement],
-    *,
-    window_seconds: float,
-    in_force_seconds: float,
+    expected_events: Callable[[FlowKey], float],
+    off: Set[str] = frozenset(),
 ) -> list[SilentFlow]:
     """Flows of which nothing came, where chance cannot be why.
 
-    Clients report nothing of a flow while it brings nothing. Before a plan has been in force for
-    the whole window, nobody can tell.
+    Clients report nothing of a flow while it brings nothing: ``expected_events`` says how much
+    should have come since anything did. Of clients that are ``off`` nobody can tell.
     """
     silent = []
     for (subscriber, flow), forecast in predicted.items():
         seen = measured.get((subscriber, flow))
-        if seen is not None and seen.delivered:
+        if subscriber in off or (seen is not None and seen.delivered):
             continue
-        if seen is None and in_force_seconds < window_seconds:
-            continue
-        seconds = seen.window_seconds if seen else window_seconds
-        if forecast.delivered_per_second * seconds >= FEWEST_EXPECTED:
+        told = forecast.delivered_per_second * seen.window_seconds if seen else 0.0
+        if max(told, expected_events((subscriber, flow))) >= FEWEST_EXPECTED:
             silent.append(
                 SilentFlow(
                     subscriber=subscriber,

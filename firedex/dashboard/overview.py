@@ -1,8 +1,8 @@
 """Everything that the first page shows, put together from what the parts say. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 from firedex.dashboard.alerts import Deliveries, alerts, link_trouble, with_reasons
 from firedex.dashboard.delivery_gaps import short_flows, silent_flows
@@ -13,10 +13,11 @@ from firedex.dashboard.flow_measurements import (
     flow_measurements,
 )
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
+from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.link_shares import Port, link_rows
 from firedex.dashboard.site_view import SiteView
 from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
-from firedex.wire.overview import Overview
+from firedex.wire.overview import FlowName, Overview, PartHealth
 from firedex.wire.service_api import KeptHeartbeat, ServiceStatus
 
 __all__ = ["Observed", "Told", "overview"]
@@ -36,10 +37,15 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the parts told the service lately: ``reports`` within ``window_seconds``."""
+    """What the parts told the service lately: ``reports`` within ``window_seconds``.
 
+    ``network``: as it was said to be last, whether or not a plan with it is in force.
+    """
+
+    network: Network
     window_seconds: float = 30.0
-    reports: Iterable[Statistics] = ()
+    reports: Sequence[Statistics] = ()
+    last_heard: LastHeard = field(default_factory=LastHeard)
     heartbeats: Iterable[KeptHeartbeat] = ()
     observed: Observed = field(default_factory=Observed)
     reduced_since: Mapping[Port, datetime] = field(default_factory=dict)
@@ -77,10 +83,15 @@ def overview(
             trouble=status.trouble, late=(), links=(), classes=(), parts=parts, deliveries=None
         )
         return Overview(**common, alerts=said)  # type: ignore[arg-type]
-    measured = flow_measurements(told.reports, view.configuration.version)
+    off = _off(parts, told.reports)
+    measured = {
+        key: flow
+        for key, flow in flow_measurements(told.reports, view.configuration.version).items()
+        if key[0] not in off
+    }
     classes = class_rows(view.prediction.classes, view.priorities, measured)
     links = link_rows(
-        view.scenario.network,
+        told.network,
         built,
         view.shares,
         reduced_since=told.reduced_since,
@@ -92,9 +103,7 @@ def overview(
         for link in links
         if (trouble := link_trouble(link)) is not None
     }
-    deliveries = _deliveries(
-        view, measured, told.window_seconds, _age(status.in_force_since, now_seconds)
-    )
+    deliveries = _deliveries(view, measured, told, off, now_seconds)
     silent = {(flow.subscriber, flow.flow) for flow in deliveries.silent}
     late = with_reasons(view.late(measured, silent), view.ways, troubles)
     return Overview(
@@ -105,6 +114,7 @@ def overview(
         late_in_all=len(late),
         predicted_late=view.prediction.deadlines_missed,
         links=links,
+        silent=tuple(FlowName(subscriber=who, flow=flow) for who, flow in sorted(silent)),
         alerts=alerts(
             trouble=status.trouble,
             late=late,
@@ -116,25 +126,39 @@ def overview(
     )
 
 
-def _age(since: datetime | None, now_seconds: float) -> float:
-    return now_seconds - since.astimezone(UTC).timestamp() if since else 0.0
+def _off(parts: Iterable[PartHealth], reports: Iterable[Statistics]) -> Set[str]:
+    """Clients that were not heard lately: what reaches them is not known."""
+    reporters = {report.reporter for report in reports}
+    return {
+        part.part
+        for part in parts
+        if part.kind == "client"
+        and (part.state == "stale" or (part.state == "unknown" and part.part not in reporters))
+    }
 
 
 def _deliveries(
     view: SiteView,
     measured: Mapping[FlowKey, FlowMeasurement],
-    window_seconds: float,
-    in_force_seconds: float,
+    told: Told,
+    off: Set[str],
+    now_seconds: float,
 ) -> Deliveries:
     predicted = view.forecasts
-    silent = silent_flows(
-        predicted, measured, window_seconds=window_seconds, in_force_seconds=in_force_seconds
-    )
+
+    def expected(key: FlowKey) -> float:
+        return told.last_heard.expected_events(
+            view.rows_of(key), view.topics_of, now_seconds, told.window_seconds
+        )
+
+    silent = silent_flows(predicted, measured, expected, off)
     return Deliveries(
         measured=bool(measured),
         predicted_per_second=sum(each.delivered_per_second for each in predicted.values()),
-        window_seconds=window_seconds,
+        window_seconds=told.window_seconds,
         silent=silent,
         short=short_flows(predicted, measured),
-        all_silent=bool(silent) and not any(flow.delivered for flow in measured.values()),
+        all_silent=bool(silent)
+        and not off
+        and not any(flow.delivered for flow in measured.values()),
     )

@@ -43,7 +43,12 @@ def now() -> list[Component]:
         html.Div(id="figures", className="figures"),
         html.Div(
             [
-                _card("Alerts", "alerts", wide=True),
+                _card(
+                    "Alerts",
+                    "alerts",
+                    html.P(id="alerts-said", className="legend", role="status"),
+                    wide=True,
+                ),
                 _card("Miss their deadline", "late", wide=True),
                 _card("Classes", "classes", _note("classes-note"), wide=True),
                 _card("Links", "links"),
@@ -125,6 +130,7 @@ def topology() -> list[Component]:
                                 _column("id", "Switch"),
                                 _column("state", "State"),
                                 _number("load", "Load", SHARE),
+                                _column("load_is", "Load is"),
                                 _column("bandwidth", "Bandwidth"),
                                 _number("hosts", "Hosts"),
                             ],
@@ -160,9 +166,9 @@ def subscriptions() -> list[Component]:
         _column("utility_words", "Utility", minWidth=90),
         _number("weight", "Weight"),
         _number("deadline_seconds", "Deadline", SECONDS),
-        _number("delay_p95_seconds", "p95 measured", SECONDS),
+        _number("delay_p95_seconds", "p95 measured of its flow", SECONDS),
         _number("predicted_delay_p95_seconds", "p95 predicted", SECONDS),
-        _number("success_rate", "Success measured", SHARE),
+        _number("success_rate", "Success measured of its flow", SHARE),
         _number("predicted_success_rate", "Success predicted", SHARE),
     ]
     return [
@@ -233,7 +239,8 @@ def _phase_form() -> html.Section:
             html.H2("Change the phase"),
             html.P(id="phases"),
             html.Label("Phase", htmlFor="phase"),
-            dcc.Input(id="phase", type="text"),
+            dcc.Input(id="phase", type="text", list="known-phases"),
+            html.Datalist(id="known-phases"),
             html.Div(
                 [
                     html.Label("Title of the incident", htmlFor="incident-title"),
@@ -272,6 +279,21 @@ def _preview() -> html.Section:
     )
 
 
+def _period() -> html.Div:
+    lengths = {"10 minutes": 600, "an hour": 3600, "6 hours": 21600, "a day": 86400}
+    choice = dcc.RadioItems(
+        id="period",
+        options=[{"label": label, "value": value} for label, value in lengths.items()],
+        value=600,
+        inline=True,
+    )
+    return html.Div(
+        [html.Span("Period", id="period-label", className="soft"), choice],
+        role="group",
+        **aria(labelledby="period-label"),
+    )
+
+
 def history() -> list[Component]:
     """How it came to be so."""
     return [
@@ -280,17 +302,7 @@ def history() -> list[Component]:
                 html.Section(
                     [
                         html.H2("Delay and success"),
-                        dcc.RadioItems(
-                            id="period",
-                            options=[
-                                {"label": "10 minutes", "value": 600},
-                                {"label": "an hour", "value": 3600},
-                                {"label": "6 hours", "value": 21600},
-                                {"label": "a day", "value": 86400},
-                            ],
-                            value=600,
-                            inline=True,
-                        ),
+                        _period(),
                         html.Label("until (hours:minutes; empty: now)", htmlFor="until"),
                         dcc.Input(id="until", type="text", debounce=True, placeholder="14:02"),
                         _note("until-note"),

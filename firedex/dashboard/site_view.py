@@ -14,6 +14,7 @@ from firedex.dashboard.flow_measurements import FlowKey, FlowMeasurement
 from firedex.dashboard.link_shares import Port, Shares, planned_shares, ports_on_way
 from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
 from firedex.wire.overview import LateSubscription, UtilityNow
+from firedex_models.topic_index import TopicIndex
 from firedex_models.utility import UtilityColumns
 
 __all__ = ["SiteView"]
@@ -49,6 +50,20 @@ class SiteView:
     def ways(self) -> Mapping[str, tuple[Port, ...]]:
         """The ports to each subscriber."""
         return ports_on_way(self.scenario)
+
+    def rows_of(self, key: FlowKey) -> list[SubscriptionPrediction]:
+        """The subscriptions of a flow."""
+        rows = self.prediction.subscriptions
+        return [rows[number] for number in self._rows_of_flow.get(key, ())]
+
+    def topics_of(self, name: str) -> list[str]:
+        """The topics that a filter matches."""
+        topics = self.scenario.topics
+        return [topics[number].name for number in self._topic_index.matching(name)]
+
+    @cached_property
+    def _topic_index(self) -> TopicIndex:
+        return TopicIndex([topic.name for topic in self.scenario.topics])
 
     @cached_property
     def _rows_of_flow(self) -> Mapping[FlowKey, list[int]]:
@@ -96,11 +111,15 @@ class SiteView:
         worth = self._worth.of(success) if asked > 0 else success
         return UtilityNow(
             predicted=prediction.achieved_utility_rate,
-            predicted_timely=_share(prediction.timely_utility, most),
+            predicted_timely=_share(
+                sum(row.utility for row in rows if row.deadline_met is not False), most
+            ),
             measured=_share(float(worth[known].sum()), asked) if asked > 0 else None,
             measured_timely=(
                 _share(float((worth * timely)[known].sum()), asked) if asked > 0 else None
             ),
+            measured_subscriptions=len(known) if asked > 0 else 0,
+            subscriptions=len(rows),
         )
 
     def late(

@@ -12,7 +12,6 @@ from firedex.service.endpoints import (
     endpoint,
 )
 from firedex.service.errors import Unknown
-from firedex.service.planning_scenario import present_network
 from firedex.service.state_reader import setting
 from firedex.wire import Configuration, Network
 from firedex.wire.incident import (
@@ -23,7 +22,7 @@ from firedex.wire.incident import (
     PhaseProfile,
     UtilityProfile,
 )
-from firedex.wire.service_api import Accepted, NetworkView, SubscriberPlace
+from firedex.wire.service_api import Accepted, NetworkView
 
 __all__ = ["ENDPOINTS"]
 
@@ -77,14 +76,14 @@ def post_incident(call: Call) -> Reply:
     body=PhaseChange,
     answers=CHANGE,
     changes=True,
-    refusals=frozenset({409}),
+    refusals=frozenset({409, 412}),
 )
 def put_phase(call: Call) -> Reply:
     """Take the incident into another phase; the phase's utility profile counts from then on."""
-    phase: PhaseChange = call.body
+    wanted: PhaseChange = call.body
     done = call.service.change(
         call.origin,
-        lambda connection, number: settings_store.change_phase(connection, number, phase.phase),
+        lambda connection, number: settings_store.change_phase(connection, number, wanted),
     )
     call.service.tell_incident()
     return accepted(done)
@@ -184,23 +183,7 @@ def put_budgets(call: Call) -> Reply:
 @endpoint(ENDPOINTS, "GET", "/v1/network", roles=STAFF, answers={200: NetworkView})
 def get_network(call: Call) -> Reply:
     """The network that plans count with: given, or the site's; and who is behind which switch."""
-    state = call.service.reader().read()
-    network = present_network(call.service.site, state)
-    return Reply(
-        value=NetworkView(
-            network=network,
-            given=state.network is not None,
-            places=tuple(
-                SubscriberPlace(
-                    subscriber=name,
-                    address=registration.address,
-                    switch=state.hosts.get(registration.address, registration.subscriber.switch),
-                    seen=registration.address in state.hosts,
-                )
-                for name, registration in state.subscribers.items()
-            ),
-        )
-    )
+    return Reply(value=call.service.overview.network())
 
 
 @endpoint(

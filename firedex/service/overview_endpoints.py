@@ -62,20 +62,24 @@ def get_all_subscriptions(call: Call) -> Reply:
     if name is None and call.identity.role == "subscriber":
         name = call.identity.party
     if name is not None:
-        return Reply(value=_of_one(call, name))
+        return _of_one(call, name)
     tag, views = call.service.overview.subscriptions(call.seen)
     if views is None:
         return Reply(status=304, headers={"ETag": tag})
     return Reply(value=views, headers={"ETag": tag})
 
 
-def _of_one(call: Call, name: str) -> tuple[SubscriptionView, ...]:
-    registration = registration_of(call, name)
+def _of_one(call: Call, name: str) -> Reply:
+    registration, revision = registration_of(call, name)
     now = call.service.in_force
+    tag = f'"{now.version if now else 0}-{revision}-{name}"'
+    if tag in call.seen:
+        return Reply(status=304, headers={"ETag": tag})
     prediction = None
     if now is not None and name in now.document.pieces:
         prediction = now.document.value_of(name).prediction
-    return subscription_views([registration], prediction.subscriptions if prediction else ())
+    views = subscription_views([registration], prediction.subscriptions if prediction else ())
+    return Reply(value=views, headers={"ETag": tag})
 
 
 @endpoint(
@@ -103,7 +107,7 @@ def get_switch(call: Call) -> Reply:
             None,
         ),
     )
-    known = {switch.id for switch in call.service.overview.network().switches}
+    known = {switch.id for switch in call.service.overview.network().network.switches}
     if name not in known and found.status is None:
         raise Unknown(f"there is no switch {name!r}")
     return Reply(value=found)

@@ -190,10 +190,11 @@ def _one(call: Call, kind: str, name: str) -> Reply:
     return Reply(text=row.body, headers={"ETag": f'"{row.change}"'})
 
 
-def registration_of(call: Call, subscriber: str) -> SubscriberRegistration:
-    """A subscriber as registered, if the caller may see it."""
+def registration_of(call: Call, subscriber: str) -> tuple[SubscriberRegistration, str]:
+    """A subscriber as registered and its revision, if the caller may see it."""
     found = _one(call, "subscriber", subscriber)
-    return from_json(SubscriberRegistration, found.text or "", tolerant=True)
+    registration = from_json(SubscriberRegistration, found.text or "", tolerant=True)
+    return registration, found.headers["ETag"].strip('"')
 
 
 @endpoint(

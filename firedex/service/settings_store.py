@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from firedex.service import tables
 from firedex.service.change_ledger import Entry
-from firedex.service.errors import Conflict, Unknown
+from firedex.service.errors import Changed, Conflict, Unknown
 from firedex.service.state_reader import setting
 from firedex.wire import (
     Network,
@@ -20,7 +20,13 @@ from firedex.wire import (
     to_plain,
 )
 from firedex.wire.errors import InvalidValue
-from firedex.wire.incident import Budgets, Incident, IncidentOpening, UtilityProfile
+from firedex.wire.incident import (
+    Budgets,
+    Incident,
+    IncidentOpening,
+    PhaseChange,
+    UtilityProfile,
+)
 from firedex.wire.network_paths import path_problem, port_bandwidths
 
 __all__ = [
@@ -57,9 +63,11 @@ def open_incident(connection: Connection, number: int, opening: IncidentOpening)
     )
 
 
-def change_phase(connection: Connection, number: int, phase: str) -> Entry:
+def change_phase(connection: Connection, number: int, change: PhaseChange) -> Entry:
     """Go into another phase; its profile counts from now on."""
-    incident = _open_one(connection)
+    incident, phase = _open_one(connection), change.phase
+    if change.expected_phase_since not in (None, incident.phase_since):
+        raise Changed(f"the incident has gone into the phase {incident.phase!r} meanwhile")
     made = from_plain(
         Incident,
         {**to_plain(incident), "phase": phase, "phase_since": datetime.now(UTC).isoformat()},

@@ -3,12 +3,13 @@
 import json
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
 from sqlalchemy import select
 
+from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.link_shares import Port
 from firedex.dashboard.overview import Observed, Told, overview
 from firedex.dashboard.site_view import SiteView
@@ -19,10 +20,16 @@ from firedex.service.database import Database
 from firedex.service.network_watch import NetworkWatch
 from firedex.service.planning_scenario import planning_scenario, present_network
 from firedex.service.report_store import ReportStore
-from firedex.service.state_reader import StateReader
-from firedex.wire import Network, Scenario, SubscriberRegistration, SubscriptionPrediction
+from firedex.service.state_reader import StateReader, setting
+from firedex.wire import (
+    Network,
+    Scenario,
+    Statistics,
+    SubscriberRegistration,
+    SubscriptionPrediction,
+)
 from firedex.wire.overview import Overview, SubscriptionView
-from firedex.wire.service_api import ServiceStatus
+from firedex.wire.service_api import NetworkView, ServiceStatus, SubscriberPlace
 
 __all__ = ["LIVE_SECONDS", "SiteOverview", "subscription_views"]
 
@@ -54,6 +61,7 @@ class SiteOverview:
         self._service, self._reader = service, reader
         self._lock = threading.Lock()
         self._view: tuple[int, SiteView | None] = (0, None)
+        self._last_heard, self._listened_at, self._listened_to = LastHeard(), 0.0, 0
         self._last: tuple[float, Overview] | None = None
 
     def now(self) -> Overview:
@@ -69,19 +77,43 @@ class SiteOverview:
         service, now = self._service, time.time()
         reports = ReportStore(service.database)
         view = self._present_view()
+        latest = reports.latest_of_clients(now - LIVE_SECONDS)
+        self._listen(reports, latest, view, now)
+        with service.database.reading() as connection:
+            network = setting(connection, "network", Network) or service.site.network
         return overview(
             service.status(),
             view,
             service.site.network,
             Told(
+                network=network,
                 window_seconds=LIVE_SECONDS,
-                reports=[each for _, each in reports.latest_of_clients(now - LIVE_SECONDS)],
+                reports=[each for _, each in latest],
+                last_heard=self._last_heard,
                 heartbeats=reports.heartbeats(),
                 observed=observed,
                 reduced_since=self._reduced_since(),
             ),
             now,
         )
+
+    def _listen(
+        self,
+        reports: ReportStore,
+        latest: Sequence[tuple[float, Statistics]],
+        view: SiteView | None,
+        now: float,
+    ) -> None:
+        """Remember who was heard; what came while nobody looked is read once."""
+        in_force = self._service.in_force
+        if view is not None and in_force is not None and self._listened_to != in_force.version:
+            self._listened_to = in_force.version
+            rows = view.prediction.subscriptions
+            self._last_heard.plan(in_force.version, rows, in_force.since_seconds)
+        if now - self._listened_at > LIVE_SECONDS:
+            self._last_heard.report(reports.latest_of_clients(self._listened_at))
+        self._last_heard.report(latest)
+        self._listened_at = now
 
     def _present_view(self) -> SiteView | None:
         now = self._service.in_force
@@ -122,10 +154,23 @@ class SiteOverview:
             since |= dict.fromkeys(still, datetime.fromtimestamp(row.at_seconds, UTC))
         return since
 
-    def network(self) -> Network:
-        """The network that is planned with."""
+    def network(self) -> NetworkView:
+        """The network that is planned with, given or the site's, and who is behind which switch."""
         with self._lock:
-            return present_network(self._service.site, self._reader.read())
+            state = self._reader.read()
+        return NetworkView(
+            network=present_network(self._service.site, state),
+            given=state.network is not None,
+            places=tuple(
+                SubscriberPlace(
+                    subscriber=name,
+                    address=registration.address,
+                    switch=state.hosts.get(registration.address, registration.subscriber.switch),
+                    seen=registration.address in state.hosts,
+                )
+                for name, registration in state.subscribers.items()
+            ),
+        )
 
     def subscriptions(
         self, seen: frozenset[str]

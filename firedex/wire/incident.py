@@ -7,7 +7,15 @@ from pydantic import Field, model_validator
 
 from firedex.wire.mqtt_names import FilterName
 from firedex.wire.utility import Utility
-from firedex.wire.values import Amount, Identifier, NonNegative, Positive, Probability, value
+from firedex.wire.values import (
+    Amount,
+    Identifier,
+    Moment,
+    NonNegative,
+    Positive,
+    Probability,
+    value,
+)
 
 __all__ = [
     "ANYBODY",
@@ -39,9 +47,14 @@ class IncidentOpening:
 
 @value
 class PhaseChange:
-    """The phase that an incident goes into."""
+    """The phase that an incident goes into.
+
+    ``expected_phase_since``: only if the phase that the caller has seen is still the present one
+    (its ``phase_since``); another one, or another incident, may have come meanwhile.
+    """
 
     phase: Identifier
+    expected_phase_since: Moment | None = None
 
 
 @value

@@ -17,6 +17,7 @@ __all__ = [
     "ClassHistory",
     "ClassNow",
     "ClassShare",
+    "FlowName",
     "LateSubscription",
     "LinkNow",
     "Overview",
@@ -56,15 +57,26 @@ class Alert:
 
 @value
 class UtilityNow:
-    """Shares of all utility that could be had; ``timely``: of what comes within its deadline.
+    """Shares of all utility that could be had; ``timely``: all of a subscription's if its deadline
+    is met (by its 95th percentile, where it is measured), none of it otherwise.
 
-    Measured shares are of the subscriptions that clients reported on lately.
+    Measured shares are of the ``measured_subscriptions`` that clients reported on lately.
     """
 
     predicted: Probability
     predicted_timely: Probability
     measured: Probability | None = None
     measured_timely: Probability | None = None
+    measured_subscriptions: Count = 0
+    subscriptions: Count = 0
+
+
+@value
+class FlowName:
+    """A flow of a subscriber."""
+
+    subscriber: Identifier
+    flow: Count
 
 
 @value
@@ -160,6 +172,8 @@ class Overview:
     late: tuple[LateSubscription, ...] = ()
     late_in_all: Count = 0
     predicted_late: Count = 0
+    silent: tuple[FlowName, ...] = ()
+    """Nothing comes of these, though it should."""
     links: tuple[LinkNow, ...] = ()
     parts: tuple[PartHealth, ...] = ()
     alerts: tuple[Alert, ...] = ()

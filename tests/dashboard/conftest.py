@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
+from dashboard_pages import Pages
 from live_site import LiveSite, live_site
 from selenium import webdriver
 
-from firedex.dashboard_browser import headless_browser, missing_browser
+from firedex.dashboard_browser import (
+    console_errors,
+    headless_browser,
+    missing_browser,
+    requested_addresses,
+)
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +37,25 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
         site.subscriber("crew-1", alarm=10.0, camera=1.0)
         site.subscriber("crew-2", alarm=10.0, camera=1.0)
         yield site
+
+
+@pytest.fixture
+def nothing_leaves(browser: webdriver.Chrome, request: pytest.FixtureRequest) -> Iterator[None]:
+    """No request leaves the machine, and no page complains unless the test makes it."""
+    requested_addresses(browser)
+    console_errors(browser)
+    yield
+    outside = {a for a in requested_addresses(browser) if not a.startswith("http://127.0.0.1:")}
+    assert not outside
+    if "refused" not in request.keywords:
+        assert console_errors(browser) == []
+
+
+@pytest.fixture
+def watching(browser: webdriver.Chrome, busy: LiveSite) -> Pages:
+    return Pages(browser, busy.service.url)
+
+
+@pytest.fixture
+def deciding(browser: webdriver.Chrome, quiet: LiveSite) -> Pages:
+    return Pages(browser, quiet.service.url)

@@ -58,10 +58,16 @@ class Pages:
 
     def click(self, name: str) -> None:
         def clicked() -> bool:
-            self.driver.find_element(By.ID, name).click()
+            self._press(By.ID, name)
             return True
 
         self.until(clicked, f"a click on {name}")
+
+    def _press(self, by: str, what: str) -> None:
+        """Where nothing lies over it: the header stays on top."""
+        found = self.driver.find_element(by, what)
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'});", found)
+        found.click()
 
     def type(self, name: str, text: str) -> None:
         """Replace what stands there; ``text`` may end with a key."""
@@ -95,7 +101,7 @@ class Pages:
         selector = f'#subscriptions .ag-row[row-id="{row}"] [col-id="filter"]'
 
         def chosen() -> bool:
-            self.driver.find_element(By.CSS_SELECTOR, selector).click()
+            self._press(By.CSS_SELECTOR, selector)
             subscriber, _, name = row.partition(" ")
             return self.text("#chosen") == f"{name} of {subscriber}"
 
@@ -106,7 +112,7 @@ class Pages:
 
     def click_on(self, selector: str) -> None:
         def clicked() -> bool:
-            self.driver.find_element(By.CSS_SELECTOR, selector).click()
+            self._press(By.CSS_SELECTOR, selector)
             return True
 
         self.until(clicked, f"a click on {selector}")

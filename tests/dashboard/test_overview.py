@@ -7,19 +7,25 @@ from typing import Any
 
 import pytest
 from fake_controller import FakeController, running_controller
-from service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subscriber
+from service_site import (
+    TOKENS_WITHOUT_LIMITS,
+    Client,
+    publisher,
+    serving,
+    subscriber,
+    wait_until,
+)
 
 from firedex.dashboard.flow_measurements import FlowMeasurement, class_rows, flow_measurements
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.link_shares import link_rows, planned_shares
-from firedex.dashboard.site_view import SiteView
 from firedex.planning import plan_scenario
+from firedex.service import state_reader
 from firedex.service.class_history import count_in, step_seconds
 from firedex.service.configuration_difference import difference
 from firedex.service.running import RunningService
 from firedex.wire import (
     ClassPrediction,
-    Configuration,
     Flow,
     Heartbeat,
     Network,
@@ -27,6 +33,7 @@ from firedex.wire import (
     NetworkTopology,
     Scenario,
     Statistics,
+    SubscriberRegistration,
     from_plain,
 )
 from firedex.wire.service_api import KeptHeartbeat
@@ -216,51 +223,16 @@ def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
     assert by_port["floor", None].classes[0].bits_per_second is None
 
 
-def test_what_never_comes_is_late_and_worth_nothing() -> None:
-    wanted = subscriber("crew", {"smoke/#": 1.0, "heat/#": 1.0}, switch="core")["subscriber"]
-    wanted["subscriptions"][0]["deadline_seconds"] = 5.0
-    topics = {"smoke/1": 10.0, "heat/1": 10.0}
-    scenario = from_plain(
-        Scenario,
-        {
-            "name": "silence",
-            "topics": [{"name": name, "event_bytes": 100} for name in topics],
-            "network": NETWORK,
-            "publishers": [publisher("p0", topics)["publisher"] | {"switch": "core"}],
-            "subscribers": [wanted],
-        },
-    )
-    prediction = plan_scenario(scenario).table.to_prediction()
-    flows = {row.filter: (row.subscriber, row.flow) for row in prediction.subscriptions}
-    assert len(set(flows.values())) == 2
-    configuration = Configuration(
-        version=1, created_at=WHEN, broker="edge", reason="test", flows=(), prediction=prediction
-    )
-    view = SiteView(configuration=configuration, prediction=prediction, scenario=scenario)
-    came = FlowMeasurement(
-        delivered=50,
-        numbered=50,
-        missing=0,
-        window_seconds=5.0,
-        delay_mean_seconds=0.1,
-        delay_p95_seconds=0.2,
-    )
-    measured = {flows["heat/#"]: came}
-    assert view.utility(measured).measured == pytest.approx(1.0)
-    assert view.late(measured) == []
-    silent = {flows["smoke/#"]}
-    assert view.utility(measured, silent).measured == pytest.approx(0.5)
-    (never,) = view.late(measured, silent)
-    assert (never.filter, never.late_by_seconds) == ("smoke/#", None)
-    assert view.forecasts[flows["smoke/#"]].delivered_per_second == pytest.approx(10.0)
-
-
 # -- through the service's interface ---------------------------------------------------------------
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[RunningService]:
-    controller = FakeController()
+def controller() -> FakeController:
+    return FakeController()
+
+
+@pytest.fixture
+def running(tmp_path: Path, controller: FakeController) -> Iterator[RunningService]:
     with (
         running_controller(controller) as url,
         serving(tmp_path / "s.sqlite", controller=url, **TOKENS_WITHOUT_LIMITS) as service,
@@ -310,6 +282,44 @@ def test_the_overview_puts_it_all_together(chief: Client) -> None:
     history = chief.get("/v1/history").json
     assert [(step["delivered_events"], step["missing_events"]) for step in history] == [(90, 10)]
     assert chief.get("/v1/history?to_seconds=5").json == []
+
+
+def test_a_loss_is_shown_before_a_plan_with_it_is_in_force(
+    chief: Client, controller: FakeController
+) -> None:
+    assert not [each for each in chief.get("/v1/overview").json["links"] if each["reduced_since"]]
+    controller.mood = "refuses"
+    network = chief.get("/v1/network").json["network"]
+    network["switches"][1]["bandwidth_bits_per_second"] = 2.5e6
+    assert chief.ask("PUT", "/v1/network", network).status == 202
+    wait_until(lambda: bool(chief.get("/v1/overview").json["trouble"]), "a plan that is refused")
+    seen = chief.get("/v1/overview").json
+    (core,) = [each for each in seen["links"] if each["switch"] == "core"]
+    assert core["bandwidth_bits_per_second"] == 2.5e6
+    assert any("link core has lost half its bandwidth" in a["text"] for a in seen["alerts"])
+
+
+def test_looking_again_reads_no_registration_again(
+    chief: Client, running: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chief.get("/v1/network")
+    read: list[Any] = []
+    real = state_reader.from_json
+
+    def noted(of: Any, body: Any, **more: Any) -> Any:
+        read.append(of)
+        return real(of, body, **more)
+
+    monkeypatch.setattr(state_reader, "from_json", noted)
+    assert len(chief.get("/v1/network").json["places"]) == 2
+    assert SubscriberRegistration not in read
+    crew = Client(running.url, running.service.tokens.create("crew", "subscriber", "crew"))
+    own = crew.get("/v1/subscriptions")
+    tag = own.headers["ETag"]
+    assert tag != chief.get("/v1/subscriptions").headers["ETag"]
+    assert crew.get("/v1/subscriptions", **{"If-None-Match": tag}).status == 304
+    chief.register(subscriber("crew", {"smoke/#": 9.0}))
+    assert crew.get("/v1/subscriptions", **{"If-None-Match": tag}).status == 200
 
 
 def test_what_one_client_claims_stops_nobody_s_history(chief: Client) -> None:

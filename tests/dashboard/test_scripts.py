@@ -60,6 +60,10 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(page: webdriver.Chrome) -> None:
     )
 
 
+def used(share: float, *, planned: bool = False) -> dict[str, Any]:
+    return {"used": share, "planned": planned}
+
+
 def network(*links: tuple[str, str], broker: str | None) -> dict[str, Any]:
     names = sorted({end for link in links for end in link})
     return {
@@ -80,7 +84,8 @@ def test_links_are_drawn_away_from_the_broker_however_they_are_given(
     found = computed(page, "tree", network(*links, broker="s"))
     assert found == {"roots": ["s"], "below": {"s": ["s1"], "s1": ["s10"], "s10": []}}
     places = [{"subscriber": "s1", "switch": "s10"}, {"subscriber": "broker", "switch": "s1"}]
-    loads = {"s": {"s1": 0.4}, "s1": {"s10": 0.9, "s": 0.1}, "s10": {"": 1.2}}
+    loads = {"s": {"s1": used(0.4)}, "s1": {"s10": used(0.9), "s": used(0.1)}}
+    loads["s10"] = {"": used(1.2)}
     drawn = computed(page, "drawing", network(*links, broker="s"), places, loads)
     nodes = {each["data"]["id"]: each for each in drawn if "position" in each}
     edges = {
@@ -99,6 +104,115 @@ def test_links_are_drawn_away_from_the_broker_however_they_are_given(
     assert ("switch s10", "switch s1") not in edges
     assert ("broker", "switch s") in edges
     assert ("switch s10", "host s1") in edges
+
+
+def test_what_is_only_planned_and_what_is_not_well_is_drawn_so(page: webdriver.Chrome) -> None:
+    page.execute_script(
+        "document.documentElement.style.cssText = '--bad: red; --soft: grey; --good: green;';"
+    )
+    loads = {"a": {"b": used(0.4, planned=True)}, "b": {"": used(0.3), "c": used(2, planned=True)}}
+    given = network(("a", "b"), ("b", "c"), broker="a")
+    drawn = computed(page, "drawing", given, [], loads, {"c": "not connected"})
+    data = {each["data"]["id"]: each["data"] for each in drawn}
+    link = data["switch a > switch b"]
+    assert (link["label"], link["colour"], link["line"]) == ("40 % planned", "grey", "dashed")
+    look = lambda name: (data[f"switch {name}"]["label"], data[f"switch {name}"]["colour"])  # noqa: E731
+    assert look("a") == ("a  40 % planned", "grey")
+    assert look("b") == ("b  30 %", "green"), "what is counted is what colours it"
+    assert look("c") == ("c: not connected", "red")
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "words"),
+    [
+        ("trouble", "refused", "the controller does not answer"),
+        ("well", None, "the controller does not know it"),
+        ("unknown", None, "the controller has not answered yet"),
+        ("unknown", "none is set", "no controller"),
+    ],
+)
+def test_why_nobody_says_how_a_switch_is(
+    page: webdriver.Chrome, state: str, detail: str | None, words: str
+) -> None:
+    part = {"part": "controller", "kind": "controller", "state": state, "detail": detail}
+    assert computed(page, "untold", [part]) == words
+
+
+@pytest.mark.parametrize(
+    ("p95", "met", "silent", "late"),
+    [
+        (1.0, False, True, False),
+        (3.0, True, False, True),
+        (None, True, False, False),
+        (None, False, False, True),
+        (None, True, True, True),
+    ],
+)
+def test_late_is_what_the_first_page_calls_so(
+    page: webdriver.Chrome, p95: float | None, met: bool, silent: bool, late: bool
+) -> None:
+    one = {"deadline_seconds": 2, "delay_p95_seconds": p95, "deadline_met": met, "silent": silent}
+    assert computed(page, "isLate", one) is late
+    assert computed(page, "isLate", {**one, "deadline_seconds": None}) is False
+
+
+def test_utility_is_said_with_how_much_of_it_is_measured(page: webdriver.Chrome) -> None:
+    of = lambda count: {"measured_subscriptions": count, "subscriptions": 40}  # noqa: E731
+    assert computed(page, "worth", 0.5, 0.9, of(30)) == [
+        "50 %",
+        "measured of 30 of 40 subscriptions; predicted 90 %",
+    ]
+    assert computed(page, "worth", 0.5, 0.9, of(3)) == [
+        "90 %",
+        "predicted; measured 50 % of 3 of 40 subscriptions",
+    ]
+    assert computed(page, "worth", None, 0.9, None)[0] == "90 %"
+
+
+def test_what_an_answer_holds_for(page: webdriver.Chrome) -> None:
+    def seen(version: int, since: str, closed: str | None = None) -> dict[str, Any]:
+        return {"version": version, "incident": {"phase_since": since, "closed_at": closed}}
+
+    then = seen(3, "14:02")
+    why = lambda now: computed(page, "whyExpired", then, now)  # noqa: E731
+    assert why(seen(3, "14:02")) == ""
+    assert why(seen(4, "14:02")) == "Plan 4 has come into force since"
+    for other in (seen(3, "14:03"), seen(3, "14:02", "14:04"), {"version": 3, "incident": None}):
+        assert why(other) == "The incident or its phase has changed since"
+
+
+def test_utility_in_time_is_by_the_rule_of_the_first_page(page: webdriver.Chrome) -> None:
+    rows = [{"utility": 3, "deadline_met": met} for met in (True, False, None)]
+    found = computed(page, "timelyShare", {"subscriptions": rows, "maximum_utility": 12})
+    assert found == 0.5
+
+
+SHOWN = """
+    const done = arguments[arguments.length - 1], shown = { asked: [] };
+    const storage = { value: { getItem: () => "" }, configurable: true };
+    Object.defineProperty(window, "sessionStorage", storage);
+    window.dash_clientside = { set_props: (id, given) => Object.assign(shown, { [id]: given }) };
+    window.fetch = async (path) => {
+      shown.asked.push(path);
+      return new Response('{"flows": [], "subscriptions": []}');
+    };
+    firedex.state.records = arguments[0];
+    firedex.showDifference(arguments[0][0]).then(() => done(shown), (error) => done(String(error)));
+"""
+
+
+def test_a_plan_that_failed_says_why_and_is_compared_with_nothing(page: webdriver.Chrome) -> None:
+    def record(version: int, state: str, at: str | None, error: str | None = None) -> Any:
+        given = {"version": version, "state": state, "in_force_at": at, "error": error}
+        return {**given, "reason": "a new crew"}
+
+    failed = record(4, "failed", None, "503 core is away")
+    shown = page.execute_async_script(SHOWN, [failed, record(3, "in-force", "14:02")])
+    assert shown["asked"] == []
+    assert "503 core is away" in shown["difference"]["children"]["props"]["children"]
+    records = [record(5, "in-force", "14:05"), failed, record(3, "planned", None)]
+    shown = page.execute_async_script(SHOWN, [*records, record(2, "replaced", "14:01")])
+    assert shown["asked"] == ["/v1/configurations/2/difference/5"]
 
 
 def test_without_the_broker_s_switch_links_lead_away(page: webdriver.Chrome) -> None:

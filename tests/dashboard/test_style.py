@@ -1,4 +1,4 @@
-"""Colours that can be read, light and dark: at least 4.5 to 1 (WCAG 2.1, level AA)."""
+"""Colours that can be read, light and dark: 4.5 to 1 (WCAG 2.1, level AA); edges 3 to 1."""
 
 import re
 from pathlib import Path
@@ -21,6 +21,9 @@ PAIRS = [
 ]
 
 
+SCHEMES = [":root {", ':root[data-theme="dark"] {']
+
+
 def colours(selector: str) -> dict[str, str]:
     block = SHEET[SHEET.index(selector) :].split("{", 1)[1].split("}", 1)[0]
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
@@ -32,9 +35,22 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("selector", [":root {", ':root[data-theme="dark"] {'])
+def contrast(selector: str, one: str, other: str) -> float:
+    known = colours(selector)
+    darker, lighter = sorted((luminance(known[one]), luminance(known[other])))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("selector", SCHEMES)
 @pytest.mark.parametrize(("text", "ground"), PAIRS)
 def test_contrast(selector: str, text: str, ground: str) -> None:
-    known = colours(selector)
-    lighter, darker = sorted((luminance(known[text]), luminance(known[ground])), reverse=True)
-    assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (text, ground)
+    assert contrast(selector, text, ground) >= 4.5, (text, ground)
+
+
+@pytest.mark.parametrize("selector", SCHEMES)
+@pytest.mark.parametrize("ground", ["card", "ground"])
+def test_edges_of_controls(selector: str, ground: str) -> None:
+    assert contrast(selector, "edge", ground) >= 3
+    for control in ("button {", ".card .dash-input-container {", '.card input[type="text"],'):
+        rule = SHEET[SHEET.index(control) :].split("{", 1)[1].split("}", 1)[0]
+        assert "var(--edge)" in rule, control

@@ -68,6 +68,23 @@ def test_incidents_and_statistics_are_told(client: Client, stream: Stream) -> No
     wait_until(lambda: {"phase": "overhaul", "open": False} in stream.of("incident"), "its end")
 
 
+def test_a_phase_is_changed_only_from_the_one_that_was_seen(client: Client) -> None:
+    client.ask("POST", "/v1/incident", {"title": "fire", "phase": "search"})
+    seen = {"expected_phase_since": client.get("/v1/incident").json["phase_since"]}
+    assert client.ask("PUT", "/v1/incident/phase", {"phase": "attack", **seen}).status == 202
+    late = client.ask("PUT", "/v1/incident/phase", {"phase": "overhaul", **seen})
+    assert (late.status, late.json["error"]) == (
+        412,
+        "the incident has gone into the phase 'attack' meanwhile",
+    )
+    assert client.get("/v1/incident").json["phase"] == "attack"
+    client.ask("DELETE", "/v1/incident")
+    client.ask("POST", "/v1/incident", {"title": "another fire", "phase": "search"})
+    assert client.ask("PUT", "/v1/incident/phase", {"phase": "attack", **seen}).status == 412
+    put = client.get("/v1/openapi.json").json["paths"]["/v1/incident/phase"]["put"]
+    assert "412" in put["responses"]
+
+
 def test_streams_that_leave_are_forgotten(client: Client) -> None:
     streams = [Stream(client) for _ in range(5)]
     wait_until(lambda: client.get("/v1/status").json["event_streams"] == 5, "five streams")

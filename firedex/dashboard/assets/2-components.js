@@ -4,6 +4,8 @@
 const { share, bits, known } = firedex;
 const COLOURS = ["#3b7dd8", "#e8590c", "#2f9e44", "#ae3ec9", "#1098ad", "#d6336c", "#7c8cf8", "#a08a10"];
 
+const LEAST_LOSS = 0.05;  // as for alerts
+
 const put = (id, properties) => window.dash_clientside.set_props(id, properties);
 const make = (type, className, children, more) =>
   ({ namespace: "dash_html_components", type, props: { className, children, ...more } });
@@ -24,24 +26,25 @@ const swatch = (priority) => [
 
 /* What a link carries: counted by its switch where that is known, else as planned. */
 const carried = (part) => part.bits_per_second ?? part.planned_bits_per_second;
+const counted = (link) => link.classes.some((part) => known(part.bits_per_second));
 const load = (link) =>
   link.classes.reduce((sum, part) => sum + carried(part), 0) / link.bandwidth_bits_per_second;
 function linkRow(link) {
   const whole = link.full_bandwidth_bits_per_second, now = link.bandwidth_bits_per_second;
   const used = load(link), scale = Math.max(used, 1);
-  const lost = now < whole ? `, built for ${bits(whole)}` : "";
-  const counted = link.classes.some((part) => known(part.bits_per_second)) ? "" : ", as planned";
+  const lost = now < whole ? `, built for ${bits(whole)}` : "", little = 1 - now / whole < LEAST_LOSS;
+  const planned = counted(link) ? "" : ", as planned";
   const parts = link.classes.map((part) => [part.priority, carried(part) / now]);
   const bars = parts.map(([priority, part]) => make("Span", "", "", {
     title: `class ${priority}: ${share(part)}`,
     style: { width: `${(100 * part) / scale}%`, background: colour(priority) } }));
   const name = `${link.switch} → ${link.towards || "hosts"}`;
   return make("Div", "link-row", [
-    make("Div", used > 1 || lost ? "bad" : "", `${name}: ${share(used)} of ${bits(now)}${lost}${counted}`),
-    make("Div", "bar", bars, { role: "img",
+    make("Div", used > 1 || !little ? "bad" : "", `${name}: ${share(used)} of ${bits(now)}${lost}${planned}`),
+    make("Div", planned ? "bar planned" : "bar", bars, { role: "img",
       "aria-label": parts.map(([p, part]) => `class ${p} ${share(part)}`).join(", ") }),
   ]);
 }
 
-Object.assign(firedex, { put, make, cell, row, table, nothing, ink, colour, swatch, load, linkRow });
+Object.assign(firedex, { put, make, cell, row, table, nothing, ink, colour, swatch, load, counted, linkRow });
 })();

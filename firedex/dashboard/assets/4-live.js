@@ -2,15 +2,18 @@
    second, and told honestly when an answer does not come. */
 "use strict";
 (() => {
-const { put, ask, token, headers, Refused, why, refusal, seconds } = firedex;
+const { put, make, ask, token, headers, Refused, why, refusal, seconds } = firedex;
 const PAGES = ["now", "topology", "subscriptions", "history"];
 const LAST_PART = { now: "parts", topology: "switch", subscriptions: "preview-card", history: "difference" };
-const TICK_MILLISECONDS = 1000, LONGEST_WAIT_MILLISECONDS = 5000, OLD_MILLISECONDS = 4000;
+const TICK_MILLISECONDS = 1000, FRESH_MILLISECONDS = 900, LONGEST_WAIT_MILLISECONDS = 5000, OLD_MILLISECONDS = 4000;
 const OWN = "You see what is your own. The rest of the site (now, topology, history) is for operators and command.";
 const NOTHING = "This token has nothing to see here: the dashboard is for command, operators and subscribers.";
-const state = { page: null, visitor: null, mounted: new Set(["now"]), failures: 0, notBefore: 0 };
+const state = { page: null, visitor: null, mounted: new Set(["now"]), renewed: {}, asked: 0, failures: 0, notBefore: 0 };
 const show = {};  // each page's function, by its name
 
+/* How long ago: one clock stands still while a machine sleeps, the other may be set. */
+const moment = () => ({ ticks: performance.now(), date: Date.now() });
+const elapsed = (then) => Math.max(performance.now() - then.ticks, Date.now() - then.date);
 const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const staff = () => ["command", "operator"].includes(state.visitor?.role);
 const sees = (page) => staff() || (state.visitor?.role === "subscriber" && page === "subscriptions");
@@ -24,13 +27,17 @@ function connection(kind, text) {
 function tellFreshness() {
   if (!state.visitor) return;
   if (!state.page) { connection("", "signed in"); return; }
-  const age = performance.now() - state.renewed;
+  const age = elapsed((state.renewed[state.page] ??= moment()));
   const old = age > OLD_MILLISECONDS;
   if (state.streaming && !state.failure && !old) connection("live", "live");
   else connection("lost", "reconnecting");
   const reason = state.failure || (state.streaming ? "an answer is awaited" : "the service does not answer");
-  const text = old ? `Not updated for ${ageText(age / 1000)}: ${reason}. What is below is old.` : "";
-  if (text !== band) { put("staleness", { children: (band = text), hidden: !text }); put("content", { className: text ? "old" : "" }); }
+  const text = old ? `${ageText(age / 1000)} ${reason}` : "";
+  if (text === band) return;
+  band = text;
+  const since = make("Span", "", ageText(age / 1000), { "aria-hidden": "true" });  // read aloud once, not every second
+  put("staleness", { hidden: !old, children: old ? ["Not updated for ", since, `: ${reason}. What is below is old.`] : "" });
+  put("content", { className: old ? "old" : "" });
 }
 
 // -- asking again ---------------------------------------------------------------------------------
@@ -41,8 +48,14 @@ async function refresh() {  // never two at once, never more than one waiting
   if (!document.getElementById(LAST_PART[state.page])) { setTimeout(refresh, 20); return; }  // not mounted yet
   busy = true;
   try {
-    while (again && state.visitor) { again = false; await show[state.page](); }
-    Object.assign(state, { renewed: performance.now(), failure: null, failures: 0 });
+    while (again && state.visitor) {
+      const { page } = state;
+      again = false;
+      state.asked = performance.now();
+      await show[page]();
+      state.renewed[page] = moment();
+    }
+    Object.assign(state, { failure: null, failures: 0 });
   } catch (error) { failed(error); } finally { busy = false; }
   tellFreshness();
 }
@@ -99,7 +112,7 @@ async function start() {
   }
   if (state.run !== run) return;
   const { name, role } = state.visitor;
-  state.renewed = performance.now();
+  state.renewed = {};
   put("login", { hidden: true });
   put("visitor", { children: token() ? `${name} (${role})` : "no tokens asked for" });
   put("sign-out", { hidden: !token() });
@@ -135,18 +148,27 @@ function open() {
     state.mounted.add(state.page);
     put(`page-${state.page}`, { children: state.later[state.page] });
   }
+  tellFreshness();
   refresh();
 }
 function visit(page, later) {
   const first = state.page === null && !state.run;
   Object.assign(state, { later, page: PAGES.includes(page) ? page : "now" });
   if (!first) { if (state.visitor) open(); return; }
-  setInterval(() => { refresh(); tellFreshness(); }, TICK_MILLISECONDS);
-  document.addEventListener("visibilitychange", () => { if (document.hidden) state.stream?.abort(); else refresh(); });
+  setInterval(() => {
+    // What the topology asks for is dear, and an event may just have had it asked for.
+    if (state.page !== "topology" || performance.now() - state.asked >= FRESH_MILLISECONDS) refresh();
+    tellFreshness();
+  }, TICK_MILLISECONDS);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { state.stream?.abort(); return; }
+    tellFreshness();
+    refresh();
+  });
   window.addEventListener("pagehide", () => { state.run?.abort(); state.run = null; });
   window.addEventListener("pageshow", (event) => { if (event.persisted) start(); });
   start();
 }
 
-Object.assign(firedex, { state, show, staff, refresh, start, visit, tokenRefused });
+Object.assign(firedex, { state, show, staff, refresh, start, visit, tokenRefused, moment, elapsed });
 })();

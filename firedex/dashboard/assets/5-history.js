@@ -4,16 +4,18 @@
 const { state, show, ask, put, make, cell, row, table, nothing, ink, colour, swatch } = firedex;
 const { known, seconds, share, exactShare, clock, local, zone, lastTime, csv } = firedex;
 const EVERY_MILLISECONDS = 10000, MOST_STEPS = 300, MOST_MARKS = 100, MOST_MOVES = 200;
+const TICKS = { "1 ms": 0.001, "3 ms": 0.003, "10 ms": 0.01, "30 ms": 0.03, "0.1 s": 0.1, "0.3 s": 0.3, "1 s": 1, "3 s": 3, "10 s": 10, "30 s": 30, "100 s": 100 };
 const COLUMNS = ["at", "seconds", "priority", "configuration_version", "delivered_events", "missing_events", "delay_mean_seconds", "delay_p95_seconds"];
 
 show.history = async () => {
   const now = await firedex.overview(), length = state.period || 600;
   const wanted = JSON.stringify([length, state.until, now.version, document.documentElement.dataset.theme]);
-  if (wanted === state.historyOf && performance.now() - state.historyAt < EVERY_MILLISECONDS) return;
-  const until = lastTime(state.until), to = (until ?? new Date()) / 1000, from = to - length;
+  if (wanted === state.historyOf && firedex.elapsed(state.historyAt) < EVERY_MILLISECONDS) return;
+  const here = new Date(now.now_seconds * 1000);  // by the service's clock, as all that was measured
+  const until = lastTime(state.until, here), to = (until ?? here) / 1000, from = to - length;
   const [records, steps] = await Promise.all([ask("/v1/configurations?limit=1000"),
     ask(`/v1/history?from_seconds=${from.toFixed(0)}&to_seconds=${to.toFixed(0)}&most_steps=${MOST_STEPS}`)]);
-  Object.assign(state, { historyOf: wanted, historyAt: performance.now(), steps, moments: [...new Set(steps.map((step) => step.at))] });
+  Object.assign(state, { historyOf: wanted, historyAt: firedex.moment(), steps, moments: [...new Set(steps.map((step) => step.at))] });
   put("replay", { figure: replay(steps, records, from, to) });
   put("until-note", { children: state.until && !until ? "Not a time: hours:minutes, as 14:02." : `${clock(from * 1000)} to ${clock(to * 1000)}, ${zone()} time` });
   const last = Math.max(state.moments.length - 1, 0), follow = !known(state.at) || state.at >= (state.last ?? 0);
@@ -53,7 +55,7 @@ function replay(steps, records, from, to) {
     height: 400, margin: { l: 70, r: 10, t: 30, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: ink("--ink"), size: 14 }, legend: { orientation: "h", y: 1.12 }, uirevision: `${state.period} ${state.until}`, shapes: within.map(mark),
     xaxis: { ...axis, type: "date", anchor: "y2", range: [local(from * 1000), local(to * 1000)] },
-    yaxis: { ...axis, domain: [0.5, 1], title: { text: "p95 delay, s" }, rangemode: "tozero" },
+    yaxis: { ...axis, domain: [0.5, 1], title: { text: "p95 delay" }, type: "log", tickvals: Object.values(TICKS), ticktext: Object.keys(TICKS) },
     yaxis2: { ...axis, domain: [0, 0.4], title: { text: "success" }, range: [0, 1.05], tickformat: ".0%" } } };
 }
 function showMoment(index) {
@@ -76,12 +78,16 @@ const moveTable = (moves, before, after, most) => table(
     cell(move.priority_before ?? "–"), cell(move.priority_after ?? "–"), cell(exactShare(move.drop_rate_before)), cell(exactShare(move.drop_rate_after))])));
 async function showDifference(record) {
   state.compared = record.version;
-  const before = Math.max(0, ...(state.records || []).filter((each) => each.version < record.version && each.state !== "failed").map((each) => each.version));
+  if (!record.in_force_at) {
+    const error = record.error ? `: ${record.error}` : "";
+    put("difference", { children: make("P", record.state === "failed" ? "bad" : "", `Plan ${record.version} (${record.reason}) is ${record.state} and was never in force${error}.`) });
+    return;
+  }
+  const before = Math.max(0, ...(state.records || []).filter((each) => each.version < record.version && each.in_force_at).map((each) => each.version));
   if (!before) { put("difference", { children: nothing(`Plan ${record.version} is the first: ${record.reason}.`) }); return; }
   const { flows, subscriptions: moves } = await ask(`/v1/configurations/${before}/difference/${record.version}`);
   if (state.compared !== record.version) return;  // another was chosen meanwhile
-  const failed = record.error ? `; failed: ${record.error}` : "";
-  const told = `From plan ${before} to plan ${record.version} (${record.reason}${failed}): ${flows.length} flows and ${moves.length} subscriptions differ.`;
+  const told = `From plan ${before} to plan ${record.version} (${record.reason}): ${flows.length} flows and ${moves.length} subscriptions differ.`;
   put("difference", { children: [make("P", "", told), moves.length ? moveTable(moves, "before", "after", MOST_MOVES) : ""] });
 }
 function exportHistory() {
@@ -89,7 +95,9 @@ function exportHistory() {
 }
 async function openReport() {
   const answer = await ask("/v1/validation-report", { whole: true });
-  window.open(URL.createObjectURL(await answer.blob()), "_blank", "noopener");
+  const address = URL.createObjectURL(await answer.blob());
+  window.open(address, "_blank", "noopener");
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
 }
 Object.assign(firedex, { showMoment, showDifference, exportHistory, openReport, moveTable });
 })();

@@ -1,9 +1,9 @@
 /* The first page: what is getting through, and what is not. */
 "use strict";
 (() => {
-const { state, show, staff, ask, put, make, cell, row, table, nothing, swatch, linkRow } = firedex;
+const { state, show, ask, put, make, cell, row, table, nothing, swatch, linkRow } = firedex;
 const { known, seconds, share, clock } = firedex;
-const MOST_CHIPS = 12;
+const MOST_CHIPS = 12, MOSTLY = 0.5;
 const ALL_CLEAR = "Nothing to say: all parts are well, what was predicted arrives, all deadlines are met.";
 
 const isOpen = (incident) => Boolean(incident && !incident.closed_at);
@@ -13,16 +13,23 @@ async function overview() {
   const incident = isOpen(now.incident) ? `${now.incident.title}: ${now.incident.phase}` : "no incident";
   put("site", { children: `FireDeX ${now.name}` });
   put("incident", { children: incident });
+  firedex.seen(now);
   return now;
 }
 const figure = (title, value, under, className, id) => make("Div", "figure", [
-  make("Small", "", title), make("B", className, value, { id }), make("Small", "", under)]);
-const worth = (measured, predicted) => [share(measured ?? predicted),
-  known(measured) ? `measured; predicted ${share(predicted)}` : "predicted; nothing measured lately"];
+  make("Small", "", title), make("B", className, value, { id }), make("Small", "", under.replaceAll(" %", "\u00a0%"))]);
+/* While less than half is measured, what is predicted comes first. */
+function worth(measured, predicted, utility) {
+  if (!known(measured)) return [share(predicted), "predicted; nothing measured lately"];
+  const { measured_subscriptions: of, subscriptions: all } = utility;
+  const part = `of ${of} of ${all} subscriptions`;
+  if (of < MOSTLY * all) return [share(predicted), `predicted; measured ${share(measured)} ${part}`];
+  return [share(measured), `measured ${part}; predicted ${share(predicted)}`];
+}
 function figures(now) {
   const { incident, utility } = now, open = isOpen(incident);
-  const [achieved, achievedUnder] = worth(utility?.measured, utility?.predicted);
-  const [timely, timelyUnder] = worth(utility?.measured_timely, utility?.predicted_timely);
+  const [achieved, achievedUnder] = worth(utility?.measured, utility?.predicted, utility);
+  const [timely, timelyUnder] = worth(utility?.measured_timely, utility?.predicted_timely, utility);
   return [
     figure("Incident", open ? incident.phase : "none",
       open ? `${incident.title}, since ${clock(incident.phase_since)}` : "utilities are the subscribers' own", "words", "phase-now"),
@@ -30,7 +37,7 @@ function figures(now) {
     figure("Utility in time", timely, timelyUnder, "", "utility-timely"),
     figure("Miss their deadline", now.late_in_all, "subscriptions", now.late_in_all ? "bad" : "good", "late-count"),
     figure("Plan", now.version || "none",
-      now.pending_changes ? `${now.pending_changes} changes to come` : `in force since ${clock(now.in_force_since)}`, "", "plan-version"),
+      now.pending_changes ? `${now.pending_changes} changes to come` : now.in_force_since ? `in force since ${clock(now.in_force_since)}` : "none is in force", "", "plan-version"),
   ];
 }
 /* Said with the time of the one who reads it. */
@@ -38,14 +45,19 @@ const said = (text, since) => (since ? `${text} since ${clock(since)}` : text);
 const alerts = (now) => (now.alerts.length
   ? make("Ul", "alerts", now.alerts.map((alert) => make("Li", alert.severity, said(alert.text, alert.since))))
   : make("P", "good", ALL_CLEAR));
-const lateOnes = (now) => (now.late.length ? table(
+/* Read aloud when it changes; the alerts themselves hold figures that change all the time. */
+const summary = ({ alerts: all }) => ["urgent", "warning", "note"].map((kind) => [kind, all.filter((each) => each.severity === kind).length])
+  .filter(([, count]) => count).map(([kind, count]) => `${count} ${kind}${kind === "urgent" || count === 1 ? "" : "s"}`).join(", ");
+const lateOnes = (now) => (now.late.length ? [lateTable(now),
+  now.late.length < now.late_in_all ? nothing(`The ${now.late.length} latest of ${now.late_in_all}.`) : ""] : nothing("None."));
+const lateTable = (now) => table(
   [["Filter"], ["Subscriber", "words"], ["Late by"], ["Deadline"], ["p95 measured"], ["predicted"], ["Class"], ["Why", "words"]],
   now.late.map((one) => row([
     cell(one.filter), cell(one.subscriber, "words"),
     cell(known(one.late_by_seconds) ? seconds(one.late_by_seconds) : "never comes", "late"),
     cell(seconds(one.deadline_seconds)), cell(seconds(one.delay_p95_seconds)),
     cell(seconds(one.predicted_delay_seconds)), cell(one.priority),
-    cell(said(one.reason || "", one.reason_since), "words")]))) : nothing("None."));
+    cell(said(one.reason || "", one.reason_since), "words")])));
 const classes = (now) => (now.classes.length ? table(
   [["Class"], ["Subscriptions"], ["Mean delay"], ["predicted"], ["p95"], ["predicted"], ["Success"], ["predicted"]],
   now.classes.map((each) => row([
@@ -74,6 +86,7 @@ show.now = async () => {
   const now = await overview();
   put("figures", { children: figures(now) });
   put("alerts", { children: alerts(now) });
+  put("alerts-said", { children: summary(now) });
   put("late", { children: lateOnes(now) });
   put("classes-note", { children: `Measured: what clients reported within the last ${window_(now)} under plan ${now.version}.` });
   put("classes", { children: classes(now) });
@@ -83,5 +96,5 @@ show.now = async () => {
   state.painted = true;
   requestAnimationFrame(() => performance.mark("firedex-first-useful-paint"));
 };
-Object.assign(firedex, { overview, isOpen });
+Object.assign(firedex, { overview, isOpen, worth });
 })();

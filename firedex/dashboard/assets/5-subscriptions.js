@@ -1,13 +1,15 @@
 /* Who wants what, with what is measured and predicted of it; kept up to date row by row. */
 "use strict";
 (() => {
-const { state, show, staff, ask, put, known, seconds, csv } = firedex;
+const { state, show, staff, ask, put, make, known, seconds, csv } = firedex;
 const MEASURED_WITHIN_SECONDS = 30;  // for those who do not see the overview, which says it
 const COLUMNS = ["late", "priority", "filter", "subscriber", "utility_words", "weight", "deadline_seconds", "delay_p95_seconds",
   "predicted_delay_p95_seconds", "success_rate", "predicted_success_rate"];
 
+/* As on the first page: by what is measured, else if nothing comes or it is predicted to be late. */
 const isLate = (each) => known(each.deadline_seconds)
-  && (known(each.delay_p95_seconds) ? each.delay_p95_seconds > each.deadline_seconds : each.deadline_met === false);
+  && (known(each.delay_p95_seconds) ? each.delay_p95_seconds > each.deadline_seconds : each.silent || each.deadline_met === false);
+const keyOf = (each) => `${each.subscriber} ${each.flow}`;
 const shapeOf = (utility) => utility.enough ?? utility.exponent
   ?? (utility.points || []).map(([success, worth]) => `${success}:${worth}`).join(", ");
 function utilityWords(utility) {
@@ -30,18 +32,19 @@ async function rowsNow() {
 async function measuredNow() {
   const within = state.overview?.measured_within_seconds ?? MEASURED_WITHIN_SECONDS;
   const found = await ask(`/v1/deviations?within_seconds=${within}${state.watched ? `&subscriber=${encodeURIComponent(state.watched)}` : ""}`);
-  put("subscriptions-note", { children: `Measured: what clients reported within the last ${seconds(within)} under the plan in force.` });
-  return Object.fromEntries(found.filter((each) => each.comparable).map((each) => [`${each.subscriber} ${each.flow}`, each]));
+  put("subscriptions-note", { children: `Measured: what clients reported within the last ${seconds(within)} under the plan in force, of the whole flow that carries a subscription.` });
+  const off = new Set((state.overview?.parts || []).filter((part) => part.kind === "client" && part.state === "stale").map((part) => part.part));
+  return Object.fromEntries(found.filter((each) => each.comparable && !off.has(each.subscriber)).map((each) => [keyOf(each), each]));
 }
 show.subscriptions = async () => {
   if (staff()) await firedex.overview();
   const rows = await rowsNow(), measured = await measuredNow();
-  const changed = [];
+  const changed = [], nothingComes = new Set((state.overview?.silent || []).map(keyOf));
   for (const each of rows) {
-    const seen = measured[`${each.subscriber} ${each.flow}`];
+    const seen = measured[keyOf(each)], silent = nothingComes.has(keyOf(each));
     const p95 = seen?.delay_p95_seconds ?? null, success = seen?.success_rate ?? null;
-    if (each.delay_p95_seconds === p95 && each.success_rate === success && known(each.late_rank)) continue;
-    Object.assign(each, { delay_p95_seconds: p95, success_rate: success });
+    if (each.delay_p95_seconds === p95 && each.success_rate === success && each.silent === silent && known(each.late_rank)) continue;
+    Object.assign(each, { delay_p95_seconds: p95, success_rate: success, silent });
     each.late_rank = +isLate(each);
     changed.push(each);
   }
@@ -52,9 +55,11 @@ show.subscriptions = async () => {
 };
 async function phases() {
   const profiles = await ask("/v1/profiles");
+  state.profiles = profiles.map((each) => each.phase);
+  put("known-phases", { children: state.profiles.map((phase) => make("Option", "", "", { value: phase })) });
   const { incident } = state.overview, open = firedex.isOpen(incident);
   put("phases", { children: (open ? `Now: ${incident.phase}. ` : "No incident is open: applying opens one. ")
-    + (profiles.length ? `Phases with a profile: ${profiles.map((each) => each.phase).join(", ")}.` : "No phase has a profile yet.") });
+    + (profiles.length ? `Phases with a profile: ${state.profiles.join(", ")}.` : "No phase has a profile yet.") });
   put("opening", { hidden: open });
 }
 /* As the table shows them: found, sorted. */
@@ -63,5 +68,5 @@ async function exportSubscriptions() {
   grid.forEachNodeAfterFilterAndSort((node) => rows.push({ ...node.data, late: node.data.late_rank ? "late" : "" }));
   put("download", { data: { content: csv(COLUMNS, rows), filename: "firedex-subscriptions.csv", type: "text/csv", base64: false } });
 }
-Object.assign(firedex, { exportSubscriptions, shapeOf, utilityWords });
+Object.assign(firedex, { exportSubscriptions, isLate, shapeOf, utilityWords });
 })();

@@ -1,9 +1,10 @@
 /* Switches, links and hosts, coloured by load; a switch's rules, meters and queues. */
 "use strict";
 (() => {
-const { state, show, ask, put, make, cell, row, table, ink, share, bits, load } = firedex;
+const { state, show, ask, put, make, cell, row, table, ink, share, bits, load, counted } = firedex;
 const MOST_HOSTS_DRAWN = 12, COLUMN = 150, LEVEL = 130, MOST_RULES = 300;
-const LEGEND = "Colour by load: green up to 80 %, amber up to full, red beyond. Arrows lead away from the broker; numbers are the load of links.";
+const LEGEND = "Colour by counted load: green up to 80 %, amber up to full, red beyond, or for a switch that is not well. "
+  + "Grey and dashed: nothing is counted, the load is the planned one. Arrows lead away from the broker.";
 
 /* The switches below each, as ways lead from the broker: links are cables, and may be given towards
    it as well. Where the broker's switch is not given, links lead away from it. */
@@ -31,14 +32,22 @@ function tree(network) {
 const heat = (used) => ink(used > 1 ? "--bad" : used > 0.8 ? "--warn" : used > 0 ? "--good" : "--soft");
 const switchNode = (id) => `switch ${id}`, hostNode = (id) => `host ${id}`;
 
-/* Nodes and edges; `loads`: of each port, by switch and then by where it leads ("" to its hosts). */
-function drawing(network, places, loads) {
+/* The fullest of a switch's ports, by what is counted if anything is. */
+function fullest(ports) {
+  const all = Object.values(ports || {}), sure = all.filter((each) => !each.planned);
+  return (sure.length ? sure : all).reduce((most, each) => (!most || each.used > most.used ? each : most), undefined);
+}
+const loadColour = (one) => (!one || one.planned ? ink("--soft") : heat(one.used));
+const loadWords = (one) => (one ? `${share(one.used)}${one.planned ? " planned" : ""}` : "");
+
+/* Nodes and edges; `loads`: `used`, and whether that is `planned`, of each port, by switch and then by where it
+   leads ("" to its hosts); `ill`: what is wrong with switches that are not well. */
+function drawing(network, places, loads, ill = {}) {
   const { roots, below } = tree(network);
   const of = (id, towards) => loads[id]?.[towards];
-  const worst = (id) => Math.max(0, ...Object.values(loads[id] || {}));
   const nodes = [], edges = [];
-  const edge = (source, target, used, label = "") => edges.push({ data: { id: `${source} > ${target}`, source, target,
-    label, colour: used === undefined ? ink("--line") : heat(used), arrow: used === undefined ? "none" : "triangle" } });
+  const edge = (source, target, one) => edges.push({ data: { id: `${source} > ${target}`, source, target,
+    label: loadWords(one), colour: one ? loadColour(one) : ink("--line"), arrow: one ? "triangle" : "none", line: one?.planned ? "dashed" : "solid" } });
   let column = 0;
   const place = (id, depth) => {
     const first = column, hosts = places.filter((each) => each.switch === id).map((each) => each.subscriber);
@@ -50,7 +59,9 @@ function drawing(network, places, loads) {
       column += 0.6;
     });
     column = Math.max(column, first + 1);
-    nodes.push({ data: { id: switchNode(id), name: id, kind: "switch", colour: heat(worst(id)), label: loads[id] ? `${id}  ${share(worst(id))}` : id },
+    const one = fullest(loads[id]);
+    nodes.push({ data: { id: switchNode(id), name: id, kind: "switch", colour: ill[id] ? ink("--bad") : loadColour(one),
+      label: ill[id] ? `${id}: ${ill[id]}` : `${id}  ${loadWords(one)}`.trim() },
       position: { x: ((first + column - 1) / 2) * COLUMN, y: depth * LEVEL } });
   };
   for (const root of roots) place(root, 0);
@@ -59,7 +70,7 @@ function drawing(network, places, loads) {
   for (const root of roots) edge("broker", switchNode(root));
   for (const link of network.links) {
     const ways = [[link.from, link.to], [link.to, link.from]].filter(([from, to]) => of(from, to) !== undefined);
-    for (const [from, to] of ways) edge(switchNode(from), switchNode(to), of(from, to), share(of(from, to)));
+    for (const [from, to] of ways) edge(switchNode(from), switchNode(to), of(from, to));
     if (!ways.length) edge(switchNode(link.from), switchNode(link.to));
   }
   return [...nodes, ...edges];
@@ -71,25 +82,34 @@ const stylesheet = () => [
     "text-valign": "center", "text-halign": "right", "text-margin-x": 6, "text-margin-y": 0 } },
   { selector: "node[kind='broker']", style: { shape: "diamond", width: 36, height: 36, "background-color": ink("--accent"),
     "text-valign": "center", "text-halign": "right", "text-margin-x": 6, "text-margin-y": 0 } },
-  { selector: "edge", style: { width: 4, "line-color": "data(colour)", "target-arrow-color": "data(colour)", "target-arrow-shape": "data(arrow)",
+  { selector: "edge", style: { width: 4, "line-style": "data(line)", "line-color": "data(colour)", "target-arrow-color": "data(colour)", "target-arrow-shape": "data(arrow)",
     label: "data(label)", color: ink("--ink"), "font-size": 15, "curve-style": "bezier", "text-background-color": ink("--card"), "text-background-opacity": 1 } },
 ];
 
+/* Why nobody says how a switch is. */
+function untold(parts) {
+  const controller = parts.find((part) => part.kind === "controller");
+  if (controller?.state === "trouble") return "the controller does not answer";
+  if (controller?.state === "well") return "the controller does not know it";
+  return controller?.detail ? "no controller" : "the controller has not answered yet";
+}
 show.topology = async () => {
   const [now, { network, places }] = await Promise.all([firedex.overview(), ask("/v1/network")]);
   const parts = Object.fromEntries(now.parts.filter((part) => part.kind === "switch").map((part) => [part.part, part]));
-  const loads = {};
-  for (const link of now.links) (loads[link.switch] ||= {})[link.towards || ""] = load(link);
-  const elements = drawing(network, places, loads);
+  const loads = {}, ill = {};
+  for (const link of now.links) (loads[link.switch] ||= {})[link.towards || ""] = { used: load(link), planned: !counted(link) };
+  for (const part of Object.values(parts)) if (part.state !== "well") ill[part.part] = part.detail || part.state;
+  const elements = drawing(network, places, loads, ill);
   const look = JSON.stringify([elements, document.documentElement.dataset.theme]);
   if (look !== state.drawn) { state.drawn = look; put("network", { elements, stylesheet: stylesheet() }); }
   put("network-legend", { children: LEGEND });
   put("switches", { rowData: network.switches.map((each) => ({
     id: each.id,
-    load: loads[each.id] ? Math.max(...Object.values(loads[each.id])) : null,
+    load: fullest(loads[each.id])?.used ?? null,
+    load_is: loads[each.id] ? (fullest(loads[each.id]).planned ? "planned" : "counted") : "",
     bandwidth: bits(each.bandwidth_bits_per_second),
     hosts: places.filter((place) => place.switch === each.id).length,
-    state: parts[each.id]?.detail || parts[each.id]?.state || (each.managed ? "no controller" : "not managed"),
+    state: parts[each.id]?.detail || parts[each.id]?.state || (each.managed ? untold(now.parts) : "not managed"),
   })) });
   if (state.switch) await showSwitch();
 };
@@ -124,5 +144,5 @@ async function showSwitch() {
   put("switch-title", { children: `Switch ${asked}` });
   put("switch", { children: parts });
 }
-Object.assign(firedex, { drawing, tree, showSwitch });
+Object.assign(firedex, { drawing, tree, untold, showSwitch });
 })();

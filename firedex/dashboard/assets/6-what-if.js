@@ -1,17 +1,37 @@
 /* What a change would do, before it is made. What is applied is what was answered for, and nothing
-   can be applied before that answer is there, after it failed, or when the inputs have changed. */
+   can be applied before that answer is there, after it failed, or when the inputs, the plan in force or
+   the phase have changed. */
 "use strict";
 (() => {
 const { state, staff, ask, put, make, cell, row, table, nothing, swatch, Refused } = firedex;
 const { known, seconds, share, refresh, utilityWords } = firedex;
 const PLANNING_MILLISECONDS = 60000, MOST_MOVES = 50;
 const OUTDATED = "The inputs have changed since: ask again what it would do.";
+const CHANGED = "It has changed since you chose it; choose it again.";
 let asked = 0;  // of several questions only the last one's answer counts
 let proposal = null;  // what Apply would do; there only once its answer is shown
 
 function propose(made) { proposal = made; put("apply", { disabled: !made }); }
 const inputsOf = (kind, given) => JSON.stringify([kind, ...(kind === "phase" ? [given.phase, given.title]
   : [given.chosen, given.kind, given.weight, given.shape, given.deadline])].map((each) => each ?? ""));
+
+/* What an answer holds for: the plan in force, and the incident in its phase. */
+const phaseSince = (now) => (firedex.isOpen(now.incident) ? now.incident.phase_since : null);
+function whyExpired(then, now) {
+  if (phaseSince(then) !== phaseSince(now)) return "The incident or its phase has changed since";
+  return then.version === now.version ? "" : `Plan ${now.version} has come into force since`;
+}
+/* Another plan or phase than was asked about: the answer does not hold any more. */
+function seen(now) {
+  const expired = proposal?.basis && whyExpired(proposal.basis, now);
+  if (expired) withdraw(`${expired}: ask again what it would do.`);
+}
+function withdraw(why) {
+  asked += 1;
+  state.previewed = null;
+  propose(null);
+  put("preview", { children: nothing(why) });
+}
 
 /* `prepare`: the change, what to suppose, and its title. */
 async function question(kind, given, prepare) {
@@ -21,23 +41,26 @@ async function question(kind, given, prepare) {
   put("preview-card", { hidden: false });
   put("preview", { children: nothing("Planning …") });
   try {
-    const { change, suppose, title } = await prepare();
-    const children = staff() ? await effect(suppose, title)
+    const basis = staff() ? await firedex.overview() : null;
+    const { change, suppose, title, after } = await prepare(basis);
+    const children = staff() ? await effect(suppose, title, basis)
       : nothing(`${title}. What it would do to all is for operators to see; you may apply it.`);
     if (mine !== asked) return;
     put("preview", { children });
-    propose({ change, kind, inputs });
+    propose({ change, kind, inputs, basis, after });
+    if (basis) seen(state.overview);
   } catch (error) {
     if (mine !== asked) return;
-    put("preview", { children: make("P", "bad", "This was not answered, and cannot be applied. Ask again.") });
+    state.previewed = null;
+    const said = error instanceof Refused ? `${error.message} ` : "";
+    put("preview", { children: make("P", "bad", `${said}This was not answered, and cannot be applied. Ask again.`) });
     throw error;
   }
 }
-async function effect(suppose, title) {
-  const [then, now] = await Promise.all([
-    ask("/v1/what-if", { method: "POST", body: suppose, patience: PLANNING_MILLISECONDS }), firedex.overview()]);
+async function effect(suppose, title, now) {
+  const then = await ask("/v1/what-if", { method: "POST", body: suppose, patience: PLANNING_MILLISECONDS });
   const { prediction, difference } = then, moves = difference.subscriptions;
-  const timely = prediction.maximum_utility ? Math.min(prediction.timely_utility / prediction.maximum_utility, 1) : 1;
+  const timely = timelyShare(prediction);
   const missed = prediction.deadlines_missed;
   return [
     make("P", "", title),
@@ -49,6 +72,11 @@ async function effect(suppose, title) {
     make("P", "", moves.length ? `${moves.length} subscriptions are served otherwise:` : "Every subscription stays as it is."),
     moves.length ? firedex.moveTable(moves, "now", "then", MOST_MOVES) : "",
   ];
+}
+/* By the rule of the first page: all that a subscription is worth if its deadline is met, else nothing. */
+function timelyShare({ subscriptions, maximum_utility: most }) {
+  const worth = subscriptions.reduce((sum, each) => sum + (each.deadline_met === false ? 0 : each.utility), 0);
+  return most ? Math.min(worth / most, 1) : 1;
 }
 function classesTable(now, then) {
   const present = Object.fromEntries(now.map((each) => [each.priority, each]));
@@ -76,12 +104,16 @@ function utilityOf({ kind, weight, shape }) {
   if (points.some((point) => point.length !== 2 || point.some(Number.isNaN))) throw new Refused(0, "Points are given as success:worth, as 0:0, 0.5:0.8, 1:1.");
   return { kind, weight: worth, points };
 }
+/* What a form was filled with; somebody else may have changed it since. */
+const wish = ({ utility, deadline_seconds: deadline }) =>
+  JSON.stringify([utility.kind, utility.weight, String(firedex.shapeOf(utility)), deadline ?? null]);
 async function subscriptionChange(chosen, remove, given) {
   const path = `/v1/subscribers/${encodeURIComponent(chosen.subscriber)}`, name = `${chosen.filter} of ${chosen.subscriber}`;
   const answer = await ask(path, { whole: true });
   const registration = await answer.json(), more = { "If-Match": answer.headers.get("ETag") }, { subscriber } = registration;
   const before = subscriber.subscriptions.find((each) => each.filter === chosen.filter);
   if (!before) throw new Refused(0, `${chosen.subscriber} has no ${chosen.filter} any more.`);
+  if (wish(before) !== wish(chosen)) { firedex.chooseNone(); throw new Refused(0, CHANGED); }
   const having = (subscriptions) => ({ subscribers: [{ ...registration, subscriber: { ...subscriber, subscriptions } }] });
   if (remove) return {
     title: `${name} removed`,
@@ -93,7 +125,7 @@ async function subscriptionChange(chosen, remove, given) {
   return {
     title: `${name}: utility ${utilityWords(after.utility)}, weight ${after.utility.weight}, ${deadline}`,
     suppose: having(subscriber.subscriptions.map((each) => (each === before ? after : each))),
-    change: { path: `${path}/subscriptions?`, method: "POST", body: { subscriptions: [after] }, more },
+    change: { path: `${path}/subscriptions?`, method: "POST", body: { subscriptions: [after] }, more }, after,
   };
 }
 function previewSubscription(remove, given) {
@@ -105,11 +137,12 @@ function previewSubscription(remove, given) {
 function previewPhase(given) {
   const { phase, title } = given;
   if (!phase) throw new Refused(0, "Name a phase.");
-  return question("phase", given, async () => {
-    const open = firedex.isOpen((await firedex.overview()).incident);
-    const change = open ? { path: "/v1/incident/phase?", method: "PUT", body: { phase } }
+  return question("phase", given, async ({ incident }) => {
+    const open = firedex.isOpen(incident);
+    const change = open ? { path: "/v1/incident/phase?", method: "PUT", body: { phase, expected_phase_since: incident.phase_since } }
       : { path: "/v1/incident?", method: "POST", body: { title: title || "incident", phase } };
-    return { change, suppose: { phase }, title: open ? `Phase ${phase}` : `A new incident “${title || "incident"}”, phase ${phase}` };
+    const plain = state.profiles?.includes(phase) ? "" : " (this phase has no profile: utilities are the subscribers' own)";
+    return { change, suppose: { phase }, title: (open ? `Phase ${phase}` : `A new incident “${title || "incident"}”, phase ${phase}`) + plain };
   });
 }
 const idOf = (row_) => `${row_.subscriber} ${row_.filter}`;
@@ -118,17 +151,18 @@ const present = (given) => ({ ...given, chosen: state.chosen && idOf(state.chose
 function edited(given) {
   const { previewed } = state;
   if (!previewed || inputsOf(previewed.kind, present(given)) === previewed.inputs) return;
-  asked += 1;
-  state.previewed = null;
-  propose(null);
-  put("preview", { children: nothing(OUTDATED) });
+  withdraw(OUTDATED);
 }
 async function apply(given) {
   if (!proposal || inputsOf(proposal.kind, present(given)) !== proposal.inputs) { edited(given); throw new Refused(0, "Ask first what it would do."); }
-  const { path, ...how } = proposal.change;
+  const { change: { path, ...how }, after, basis } = proposal, mine = proposal, { chosen } = state;
+  if (basis) await firedex.overview();  // which withdraws it, if it does not hold any more
+  if (proposal !== mine) throw new Refused(0, "What it would do is not known any more. Ask again.");
   propose(null);
   const answer = await ask(`${path}wait_seconds=10`, { ...how, whole: true, patience: PLANNING_MILLISECONDS });
   discard();
+  if (after && state.chosen === chosen) state.chosen = { ...chosen, ...after };
+  if (how.method === "DELETE") firedex.chooseNone();
   if (answer.status === 202) firedex.refusal("It is kept; the plan that includes it is not in force yet.");
   refresh();
 }
@@ -139,5 +173,5 @@ function discard() {
   put("preview-card", { hidden: true });
   put("preview", { children: [] });
 }
-Object.assign(firedex, { previewSubscription, previewPhase, edited, apply, discard, utilityOf, idOf });
+Object.assign(firedex, { previewSubscription, previewPhase, edited, apply, discard, seen, whyExpired, wish, timelyShare, utilityOf, idOf });
 })();

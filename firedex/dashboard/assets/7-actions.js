@@ -37,6 +37,13 @@ function choose(chosen) {
   put("deadline", { value: chosen.deadline_seconds ?? "" });
   showShape(chosen.utility.kind);
 }
+/* The form as it was before anything was chosen. */
+firedex.chooseNone = () => {
+  state.chosen = null;
+  put("chosen", { children: "Choose one in the table." });
+  for (const each of ["weight", "shape", "deadline"]) put(each, { value: "" });
+  window.dash_ag_grid.getApiAsync("subscriptions").then((grid) => grid.deselectAll());
+};
 dash.firedex = {
   go: (pathname, search, later) => {
     const page = (pathname || "").replace(/\/+$/, "").split("/").pop();
