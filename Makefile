@@ -20,8 +20,9 @@ demo: setup ## A high-rise fire, planned and run in three ways, measured beside 
 	@$(BIN)/firedex emulate builtin:high-rise --duration 20 --embedded-if-needed --out out/demo
 
 test: setup ## Run the tests (under 20 minutes)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long" --ignore tests/emulation --durations 15
-	$(BIN)/python -m pytest -m "not long" tests/emulation --durations 15
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long" --durations 15 \
+	  --ignore tests/emulation --ignore-glob '*_in_a_browser.py'
+	$(BIN)/python -m pytest -m "not long" --durations 15 tests/emulation tests/dashboard/*_in_a_browser.py
 
 test-long: setup ## Run the statistical and endurance bars at full length
 	$(BIN)/python -m pytest -m long

@@ -15,11 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from service_site import Client
 
-pytestmark = [
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.long,
-    pytest.mark.usefixtures("nothing_leaves"),
-]
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("nothing_leaves")]
 BUSY = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
 ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
 
@@ -68,6 +64,7 @@ def test_a_subscription_of_the_library_appears(watching: Pages, busy: LiveSite) 
     watching.until(lambda: watching.cell(row, "delay_p95_seconds"), "its measured delay")
 
 
+@pytest.mark.long
 def test_pages_that_nobody_sees_hold_up_no_other(watching: Pages, busy: LiveSite) -> None:
     """A browser has six connections to a service, and an event stream takes one."""
     first, began = watching.driver.current_window_handle, time.monotonic()
@@ -195,12 +192,26 @@ def test_topology_shows_switches_and_a_click_what_they_do(watching: Pages, busy:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (BUSY, "cannot answer now (503)"),
-        ("() => Promise.resolve(new Response('{}', {status: 429}))", "asked too often"),
-        ("() => Promise.reject(new TypeError('gone'))", "does not answer"),
-        ("(real) => new Promise((done) => setTimeout(done, 8000)).then(real)", "is awaited"),
+        pytest.param(BUSY, "cannot answer now (503)", id="unavailable"),
+        pytest.param(
+            "() => Promise.resolve(new Response('{}', {status: 429}))",
+            "asked too often",
+            id="too often",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "() => Promise.reject(new TypeError('gone'))",
+            "does not answer",
+            id="away",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "(real) => new Promise((done) => setTimeout(done, 8000)).then(real)",
+            "is awaited",
+            id="slow",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["unavailable", "too often", "away", "slow"],
 )
 def test_old_figures_are_said_to_be_old(
     watching: Pages, busy: LiveSite, answer: str, why: str

@@ -6,11 +6,7 @@ from live_site import LiveSite
 from selenium.webdriver.common.by import By
 from service_site import Client
 
-pytestmark = [
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.long,
-    pytest.mark.usefixtures("nothing_leaves"),
-]
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("nothing_leaves")]
 BUSY = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
 ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
 
