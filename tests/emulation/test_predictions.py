@@ -24,6 +24,7 @@ CASES = {
 }
 HIGH = pytest.param("0.9", marks=pytest.mark.long)
 HIGH_FOR_LONG = pytest.param("0.9 for long", marks=pytest.mark.long)
+OVERLOADED = pytest.param("overloaded", marks=pytest.mark.long)
 
 
 def off(row: dict[str, Any]) -> list[str]:
@@ -68,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("predictions")
 
 
-@pytest.mark.parametrize("name", ["0.6", HIGH, HIGH_FOR_LONG, "overloaded"])
+@pytest.mark.parametrize("name", ["0.6", HIGH, HIGH_FOR_LONG, OVERLOADED])
 def test_delay_and_success_are_those_predicted(name: str, folder: Path) -> None:
     assert all_off(case(name, folder)) == []
 
@@ -85,7 +86,7 @@ def test_most_classes_are_told_apart_by_so_short_a_run(name: str, folder: Path) 
     assert len(told) >= len(rows) / 2
 
 
-@pytest.mark.parametrize("name", ["0.6", HIGH, "overloaded"])
+@pytest.mark.parametrize("name", ["0.6", HIGH, OVERLOADED])
 def test_counting_on_fan_out_is_nearer_the_truth(name: str, folder: Path) -> None:
     rows = [
         row

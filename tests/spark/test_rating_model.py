@@ -54,6 +54,7 @@ def test_intervals_hold_at_most_seeds() -> None:
     assert ((held >= 0.90) & (held <= 0.98)).mean() >= 0.9
 
 
+@pytest.mark.long
 def test_who_happens_to_rate_shifts_a_role_no_more_than_its_error_says() -> None:
     """The mean error of a role is of its raters: all of them count, whatever of the scale they use.
 
