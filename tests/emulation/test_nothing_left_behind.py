@@ -132,6 +132,7 @@ def test_after_being_killed(moment: str, before: Traces, journals: Path) -> None
     assert clean_up() == []
 
 
+@pytest.mark.long
 def test_after_success_in_the_run_after_one_that_was_killed(before: Traces, journals: Path) -> None:
     killed = emulate("--duration", "20")
     wait_until(killed, lambda: MOMENTS["the switch runs"](journals, before))

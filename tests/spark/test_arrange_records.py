@@ -85,6 +85,7 @@ def test_a_broken_file_is_told_from_a_good_one(simulated: pa.Table, tmp_path: Pa
     assert "No such file" in (broken_file(tmp_path / "none.parquet") or "")
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 class TestOnSpark:
     def test_everything_is_there_again_but_what_cannot_be(
