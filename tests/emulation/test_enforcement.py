@@ -55,7 +55,7 @@ def test_without_rules_the_same_load_shows_no_order() -> None:
 
 
 def test_meters_take_their_share_of_every_size_and_of_nobody_else() -> None:
-    seen = experiment("metering", "os-ken")
+    seen = calm_run("metering")
     for drop_rate, by_size in seen["delivered"].items():
         for delivered in by_size:
             assert delivered == pytest.approx(1 - float(drop_rate), abs=0.04)

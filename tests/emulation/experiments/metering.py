@@ -9,6 +9,7 @@ from desired_examples import flow_rule, network, shaped_port
 
 from experiments.switch_lab import Lab
 from firedex.wire import PacketLimit
+from firedex_emulation.stall_meter import StallMeter
 
 DROP_RATES = (0.1, 0.3, 0.6, 0.9)
 PACKETS_PER_SECOND = 300.0
@@ -44,7 +45,8 @@ def main(framework: str) -> None:
     seconds, flow = seconds[order], flow[order]
     kind = generator.integers(0, 2, len(seconds))
     size = np.array(SIZES)[kind]
-    with lab.traffic(seconds, 2 * flow + kind, size, FIRST_PORT + 2 * flow) as look:
+    traffic = lab.traffic(seconds, 2 * flow + kind, size, FIRST_PORT + 2 * flow)
+    with StallMeter() as stalls, traffic as look:
         seen = look()
     metered_out = [
         each["metered_out_packets"]
@@ -59,6 +61,7 @@ def main(framework: str) -> None:
                 "delivered": dict(zip(map(str, DROP_RATES), delivered[:-1], strict=True)),
                 "bystander": delivered[-1],
                 "metered_out": metered_out,
+                "stalled_seconds": stalls.stalled_seconds,
                 "sent": [int(seen.sent[2 * n : 2 * n + 2].sum()) for n in range(len(flows))],
             }
         )
