@@ -86,7 +86,8 @@ def test_delay_and_success_are_those_predicted(name: str, folder: Path) -> None:
     assert all_off(case(name, folder)) == []
 
 
-@pytest.mark.parametrize("name", ["0.6", HIGH])
+@pytest.mark.long  # it asks how still the machine is, not how good the prediction
+@pytest.mark.parametrize("name", ["0.6", "0.9"])
 def test_most_classes_are_told_apart_by_so_short_a_run(name: str, folder: Path) -> None:
     assert told_apart(case(name, folder))
 
