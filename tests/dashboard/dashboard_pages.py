@@ -12,6 +12,11 @@ from selenium.webdriver.support.ui import WebDriverWait
 PATIENCE_SECONDS = 90
 T = TypeVar("T")
 
+BUSY = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
+"""A service that has no time, to whoever asks."""
+ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
+"""Subscriptions of the site that is watched."""
+
 
 class Pages:
     """The pages of one service."""

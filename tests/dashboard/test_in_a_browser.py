@@ -6,7 +6,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from dashboard_pages import Pages
+from dashboard_pages import ALARM, BUSY, Pages
 from live_site import LiveSite, served_site
 from loopback_parts import free_port
 from selenium import webdriver
@@ -16,8 +16,6 @@ from selenium.webdriver.common.keys import Keys
 from service_site import Client
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("nothing_leaves")]
-BUSY = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
-ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
 
 
 def test_a_token_signs_in_by_keyboard_alone(watching: Pages, busy: LiveSite) -> None:

@@ -1,14 +1,12 @@
 """What a change would do, before it is made: in a real browser, against real parts on loopback."""
 
 import pytest
-from dashboard_pages import Pages
+from dashboard_pages import ALARM, BUSY, CAMERA, Pages
 from live_site import LiveSite
 from selenium.webdriver.common.by import By
 from service_site import Client
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("nothing_leaves")]
-BUSY = '() => Promise.resolve(new Response(\'{"error": "busy"}\', {status: 503}))'
-ALARM, CAMERA = "crew-1 alarm/#", "crew-1 camera/#"
 
 
 def test_what_if_shows_other_numbers_before_and_the_same_after(
