@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_port
 
 from firedex.wire import DesiredNetwork, to_json
 
@@ -23,12 +23,6 @@ FRAMEWORKS = [
     for name, package in (("ryu", "ryu"), ("os-ken", "os_ken"))
 ]
 PATIENCE_SECONDS = 20.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(happened: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:

@@ -16,7 +16,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from loopback_parts import free_port, fresh_address, mosquitto
+from free_ports import free_port
+from loopback_parts import fresh_address, mosquitto
 from parts_site import publisher, site
 from service_site import Client, wait_until
 

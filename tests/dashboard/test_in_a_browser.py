@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from dashboard_pages import ALARM, BUSY, Pages
+from free_ports import free_port
 from live_site import LiveSite, served_site
-from loopback_parts import free_port
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By

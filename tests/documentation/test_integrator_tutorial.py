@@ -4,13 +4,13 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrator-tutorial.md"
 MARK = "@@ block"
@@ -39,9 +39,7 @@ def includes(got: Any, shown: Any) -> bool:
 def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed (apt-get install curl)")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     program = tmp_path / "bin" / "firedex"
     program.parent.mkdir()
     program.write_text(

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from loopback_parts import PATIENCE_SECONDS, free_port, wait_until
+from free_ports import free_port
+from loopback_parts import PATIENCE_SECONDS, wait_until
 
 from firedex_emulation.stall_meter import StallMeter
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from loopback_parts import PATIENCE_SECONDS, coins, free_port, wait_until
+from free_ports import free_port
+from loopback_parts import PATIENCE_SECONDS, coins, wait_until
 
 from firedex.gateway.flow_table import FlowTable
 from firedex.gateway.sn_gateway import SnGateway, SnSettings

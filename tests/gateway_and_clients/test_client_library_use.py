@@ -18,15 +18,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from click.testing import CliRunner
 from fake_service import FakeService, running_service
-from loopback_parts import (
-    PATIENCE_SECONDS,
-    Listener,
-    coins,
-    free_port,
-    mosquitto,
-    running_relay,
-    wait_until,
-)
+from free_ports import free_port
+from loopback_parts import PATIENCE_SECONDS, Listener, coins, mosquitto, running_relay, wait_until
 from paho.mqtt.enums import CallbackAPIVersion
 from restarting_parts import GatewayProcess
 

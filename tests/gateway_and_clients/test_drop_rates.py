@@ -12,7 +12,8 @@ from contextlib import ExitStack
 
 import pytest
 from fake_service import FakeService, running_service
-from loopback_parts import coins, free_port, running_relay, wait_until
+from free_ports import free_port
+from loopback_parts import coins, running_relay, wait_until
 from scipy.stats import binom
 from sn_parts import running_sn_gateway
 

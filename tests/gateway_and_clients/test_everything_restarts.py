@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from fake_service import FakeService, running_service
-from loopback_parts import free_port, wait_until
+from free_ports import free_port
+from loopback_parts import wait_until
 from restarting_parts import BrokerProcess, GatewayProcess, within
 
 from firedex.wire import LogUtility

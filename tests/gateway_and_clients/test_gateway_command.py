@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from loopback_parts import free_port
+from free_ports import free_port
 
 from firedex.gateway import command
 from firedex.gateway.sn_gateway import SnSettings

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from loopback_parts import PATIENCE_SECONDS, Listener, free_port, wait_until
+from free_ports import free_port
+from loopback_parts import PATIENCE_SECONDS, Listener, wait_until
 from sn_parts import BareClient, running_sn_gateway
 
 from firedex.gateway.sn_gateway import SnGateway

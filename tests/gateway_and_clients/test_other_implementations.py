@@ -12,7 +12,8 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pytest
 from fake_service import FakeService, running_service
-from loopback_parts import PATIENCE_SECONDS, Listener, coins, free_port, running_relay, wait_until
+from free_ports import free_port
+from loopback_parts import PATIENCE_SECONDS, Listener, coins, running_relay, wait_until
 from paho.mqtt.enums import CallbackAPIVersion
 from sn_parts import running_sn_gateway
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fake_service import FakeService, running_service
-from loopback_parts import free_port, wait_until
+from free_ports import free_port
+from loopback_parts import wait_until
 
 from firedex import service_access
 from firedex.gateway import command

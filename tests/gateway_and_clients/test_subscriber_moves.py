@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from fake_service import FakeService, running_service
-from loopback_parts import Listener, coins, free_port, running_relay, wait_until
+from free_ports import free_port
+from loopback_parts import Listener, coins, running_relay, wait_until
 from sn_parts import running_sn_gateway
 
 from firedex.gateway.flow_table import FlowTable

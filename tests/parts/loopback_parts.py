@@ -21,6 +21,7 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
+from free_ports import free_port
 from paho.mqtt.enums import CallbackAPIVersion
 
 from firedex.gateway.relay import Relay
@@ -47,7 +48,6 @@ __all__ = [
     "FakeController",
     "Listener",
     "coins",
-    "free_port",
     "fresh_address",
     "mosquitto",
     "running_controller",
@@ -83,13 +83,6 @@ def fresh_address() -> str:
 def coins(seed: int = 1) -> random.Random:
     """Injected into relays, so that a run can be had again."""
     return random.Random(seed)  # noqa: S311  # coins, not secrets
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until(ready: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 from click.testing import CliRunner, Result
-from loopback_parts import free_port
+from free_ports import free_port
 
 from firedex_controller.agent import command
 from firedex_controller.agent.http_interface import AgentServer

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_port
 from loopback_parts import (
     Listener,
     coins,
-    free_port,
     fresh_address,
     mosquitto,
     running_relay,

@@ -8,7 +8,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from loopback_parts import free_port, served
+from free_ports import free_port
+from loopback_parts import served
 from parts_site import publisher, site, subscriber
 
 from firedex.service.controller_client import ControllerClient, ControllerLink

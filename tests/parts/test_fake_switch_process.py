@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from loopback_parts import free_port
+from free_ports import free_port
 
 from firedex_controller.fake_switch import RawController
 from firedex_controller.fake_switch.openflow_wire import DATAPATH

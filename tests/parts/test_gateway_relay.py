@@ -6,7 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from loopback_parts import Listener, coins, free_port, mosquitto, running_relay, wait_until
+from free_ports import free_port
+from loopback_parts import Listener, coins, mosquitto, running_relay, wait_until
 from parts_site import configuration, flow
 from scipy.stats import binom
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_parts import free_port, mosquitto, wait_until
+from free_ports import free_port
+from loopback_parts import mosquitto, wait_until
 
 PATIENCE_SECONDS = 120.0
 PROGRAM = "from firedex.site_up.command import up; up()"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Address
 
 import pytest
-from loopback_parts import free_port
+from free_ports import free_port
 
 from firedex.wire import Buffer, Configuration, Flow, FlowEndpoints
 from firedex.wire.workload import Transport

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from fake_controller import FakeController, running_controller
-from loopback_parts import free_port
+from free_ports import free_port
 from service_process import ServiceProcess, service_process
 from service_site import Client, publisher, subscriber, wait_until_in_force
 
