@@ -308,7 +308,6 @@ def test_a_planted_drift_is_found_in_its_class_alone(tmp_path: Path) -> None:
     assert None in {row.subscriber for row in found}
 
 
-@pytest.mark.long
 def test_false_alarms_over_a_hundred_clean_runs_are_within_the_level(tmp_path: Path) -> None:
     scenario = four_classes()
     alarms = 0
