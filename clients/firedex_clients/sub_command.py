@@ -24,6 +24,15 @@ from firedex_clients.subscriber import Subscriber
 __all__ = ["sub"]
 
 
+def _in_a_folder(
+    _context: click.Context, _option: click.Parameter, path: Path | None
+) -> Path | None:
+    """Told now, and not when there is something to write."""
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"{path.parent} is no folder")
+    return path
+
+
 @click.command(
     short_help="Subscribe and print events.",
     epilog="Example: firedex sub 'smoke/#' --utility 10 -v",
@@ -48,7 +57,7 @@ __all__ = ["sub"]
 @click.option("-C", "--count", type=click.IntRange(min=1), help="End after so many events.")
 @click.option("-W", "--wait-seconds", type=click.FloatRange(min=0), help="End after so long.")
 @click.option("-v", "--verbose", is_flag=True, help="Topic, flow, priority and delay too.")
-@click.option("--records", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("--records", type=click.Path(dir_okay=False, path_type=Path), callback=_in_a_folder,
               help="Write delivery records (Parquet) there.")  # fmt: skip
 @click.option("--topics", "list_topics", is_flag=True, help="List the topics there are, and end.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each event.")
@@ -83,6 +92,7 @@ def sub(
     name = name or f"{socket.gethostname().split('.')[0]}-{time.time_ns() % 10**9}"
     kept: list[Event] = []
     taken = 0
+    subscriber: Subscriber | None = None
     try:
         subscriber = Subscriber(
             service,
@@ -123,8 +133,9 @@ def sub(
         sys.exit(2)
     except KeyboardInterrupt:
         pass
-    if records is not None:
-        _write(records, kept, name, subscriber.configuration, transport)
+    finally:  # however it ends, also by SIGTERM
+        if records is not None and subscriber is not None:
+            _write(records, kept, name, subscriber.configuration, transport)
     if count is not None and taken < count:
         sys.exit(27)
 

@@ -148,9 +148,18 @@ def serve(
         listening = bind(host, port)
     except OSError as error:
         raise click.BadParameter(f"{host}:{port}: {error}", param_hint="--listen") from error
+    scheme = "http" if certificate is None else "https"
     with listening:
+        host, port = listening.getsockname()
+        click.echo(
+            f"firedex: {scenario.name} is served at {scheme}://{host}:{port} "
+            f"(people: {scheme}://{host}:{port}/dashboard/); Ctrl-C ends it",
+            err=True,
+        )
         try:
             serve_until_stopped(options, listening)
+        except KeyboardInterrupt:
+            pass  # it has ended as it was told to
         except StateError as error:
             raise click.BadParameter(str(error), param_hint="--state") from error
 

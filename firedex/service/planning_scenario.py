@@ -120,7 +120,10 @@ def in_phase(subscriber: Subscriber, state: SiteState) -> Subscriber:
 
 
 def planning_scenario(site: Scenario, state: SiteState, basis: Basis) -> Scenario:
-    """The scenario of the state, with the rates of ``basis`` in place of declared ones."""
+    """The scenario of the state, with the rates of ``basis`` in place of declared ones.
+
+    Phases and timeline of the site's file are of emulated runs: who they name need not be here.
+    """
     network = present_network(site, state)
     places = {switch.id for switch in network.switches}
     links = [(link.from_, link.to) for link in network.links]
@@ -150,6 +153,8 @@ def planning_scenario(site: Scenario, state: SiteState, basis: Basis) -> Scenari
         network=network,
         planning=planning,
         assignment=None,
+        phases=(),
+        timeline=(),
     )
 
 

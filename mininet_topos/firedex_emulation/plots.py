@@ -16,6 +16,8 @@ __all__ = ["plot_classes", "plot_over_time", "plot_subscriptions"]
 COLOURS = mpl.colormaps["viridis"]
 WAY_COLOURS = {"none": "#888888", "priority": "#d08700", "firedex": "#0b6e4f"}
 LEAST_SECONDS = 1e-4
+MOST_NAMED = 12
+"""More changes than these would hide each other's names: comings and goings go without."""
 
 
 def plot_classes(measured: Sequence[WayMeasurement], folder: Path) -> Path:
@@ -70,14 +72,15 @@ def plot_over_time(way: WayMeasurement, folder: Path) -> Path:
         values = [row.delay_mean_seconds or np.nan for row in rows]
         delay.plot(seconds, values, color=colour, label=f"class {priority}")
         success.plot(seconds, [row.delivered / row.sent for row in rows], color=colour)
+    few = len(way.reconfigurations) <= MOST_NAMED
     for change in way.reconfigurations:
         for panel in (delay, success):
             panel.axvline(change.at_seconds, color="#c00", linewidth=0.6, alpha=0.6)
-        if change.kind not in ("join", "leave"):
+        if few or change.kind not in ("join", "leave"):
             _named(delay, change.at_seconds, change.what)
     delay.set(yscale="log", ylabel="mean delay, seconds", title=TITLES[way.way])
     success.set(xlabel="seconds into the run", ylabel="delivered", ylim=(0, 1.05))
-    delay.legend(fontsize="x-small", ncols=4)
+    figure.legend(fontsize="x-small", ncols=8, loc="outside lower center")
     return _saved(figure, folder / f"over-time-{way.way}.svg")
 
 

@@ -1,5 +1,6 @@
 """A run as files: Markdown and HTML with plots, for people; JSON, for machines."""
 
+import base64
 import html
 import json
 import platform
@@ -18,11 +19,15 @@ from firedex_emulation.wording import delay_text, share_text
 __all__ = ["write_report"]
 
 Row = Sequence[str]
+WORDY = {"verdict", "trouble", "value", "whose"}
+"""Columns that hold sentences."""
+MANIFOLD = 10.0
+"""From here on an error reads better as a multiple."""
 STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:84rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}"
     "td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
-    "th:first-child,td:first-child,td:last-child{text-align:left}td:last-child{white-space:normal}"
+    "th:first-child,td:first-child,.words{text-align:left}.words{white-space:normal;min-width:9rem}"
     "img{max-width:100%}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}"
     "img{background:#fff}}"
 )
@@ -53,16 +58,25 @@ class _Pages:
             "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows
         ]
         self.markdown.append("")
-        cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+        kinds = [" class=words" if name in WORDY else "" for name in head]
+        cells = "".join(
+            f"<th{kind}>{html.escape(name)}</th>" for name, kind in zip(head, kinds, strict=True)
+        )
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>"
+            + "".join(
+                f"<td{kind}>{html.escape(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)
+            )
+            + "</tr>"
             for row in rows
         )
         self.html.append(f"<table><tr>{cells}</tr>{body}</table>")
 
     def picture(self, path: Path, text: str) -> None:
         self.markdown += [f"![{text}]({path.name})", ""]
-        self.html.append(f"<img src='{html.escape(path.name)}' alt='{html.escape(text)}'>")
+        # inside the page, which the dashboard shows without the files beside it
+        data = base64.b64encode(path.read_bytes()).decode()
+        self.html.append(f"<img src='data:image/svg+xml;base64,{data}' alt='{html.escape(text)}'>")
 
 
 def write_report(
@@ -112,7 +126,8 @@ def _introduction(
         f"(seed {orders.seed}), {over}, on {orders.where}. Delays are of delivered events, from "
         "publishing to the subscriber's callback, by one clock. Predictions are the service's, "
         "made when each plan was, and count for the events under it; those of utility are of the "
-        "last plan. Intervals are 95 % (batch means)."
+        "last plan. Intervals are 95 % (batch means). An error is how far the prediction is above "
+        "(+) or below (-) what was measured."
     )
 
 
@@ -137,6 +152,7 @@ def _ways(measured: Sequence[WayMeasurement]) -> tuple[Row, Sequence[Row]]:
 
 CLASS_HEAD = (
     "class",
+    "verdict",
     "sent",
     "delivered",
     "predicted",
@@ -148,13 +164,13 @@ CLASS_HEAD = (
     "p95",
     "predicted",
     "p99",
-    "prediction",
 )
 
 
 def _class_row(row: Group) -> Row:
     return (
         str(row.priority),
+        row.verdict,
         str(row.sent),
         _with_interval(row.success_measured, row.success_half_width, share_text),
         share_text(row.success_predicted),
@@ -166,7 +182,6 @@ def _class_row(row: Group) -> Row:
         delay_text(row.delay_p95_seconds),
         delay_text(row.delay_p95_predicted_seconds),
         delay_text(row.delay_p99_seconds),
-        row.verdict,
     )
 
 
@@ -174,6 +189,7 @@ SUBSCRIPTION_HEAD = (
     "subscriber",
     "filter",
     "class",
+    "verdict",
     "drop rate",
     "delivered",
     "predicted",
@@ -183,7 +199,6 @@ SUBSCRIPTION_HEAD = (
     "p95",
     "predicted",
     "in time",
-    "prediction",
 )
 
 
@@ -192,6 +207,7 @@ def _subscription_row(row: Group) -> Row:
         row.subscriber or "",
         row.filter or "",
         str(row.priority),
+        row.verdict,
         share_text(row.drop_rate),
         _with_interval(row.success_measured, row.success_half_width, share_text),
         share_text(row.success_predicted),
@@ -201,13 +217,15 @@ def _subscription_row(row: Group) -> Row:
         delay_text(row.delay_p95_seconds),
         delay_text(row.delay_p95_predicted_seconds),
         share_text(row.timely_measured),
-        row.verdict,
     )
 
 
 def _error_text(row: Group) -> str:
     measured, predicted = row.delay_mean_seconds, row.delay_mean_predicted_seconds
-    return "–" if not measured or predicted is None else f"{predicted / measured - 1:+.0%}"
+    if not measured or predicted is None:
+        return "–"
+    times = predicted / measured
+    return f"{times:.0f} times" if times > MANIFOLD else f"{times - 1:+.0%}"
 
 
 def _with_interval(
@@ -217,7 +235,14 @@ def _with_interval(
 
 
 def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
-    head = ("change", "at", "rules acknowledged after", "all moved after", "lost of class 0", "")
+    head = (
+        "change",
+        "at",
+        "rules acknowledged after",
+        "all moved after",
+        "lost of class 0",
+        "trouble",
+    )
     rows = [
         (
             row.what,
@@ -235,13 +260,16 @@ def _changes(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:
 def _how_long(way: WayMeasurement) -> str:
     """The 95th percentiles of what changes took."""
 
-    def p95(times: Sequence[float | None]) -> str:
+    def within(what: str, times: Sequence[float | None]) -> str:
         known = np.array([each for each in times if each is not None])
-        return delay_text(quantile(known, 0.95))
+        if not len(known):
+            return f"none was seen {what}"
+        return f"{what} within {delay_text(quantile(known, 0.95))}"
 
-    acknowledged = p95([row.acknowledged_seconds for row in way.reconfigurations])
-    moved = p95([row.moved_seconds for row in way.reconfigurations])
-    return f"95 % of changes: acknowledged within {acknowledged}, all moved within {moved}."
+    changes = way.reconfigurations
+    acknowledged = within("acknowledged", [row.acknowledged_seconds for row in changes])
+    moved = within("carried out by all clients", [row.moved_seconds for row in changes])
+    return f"95 % of changes: {acknowledged}; {moved}."
 
 
 def _outages(way: WayMeasurement) -> tuple[Row, Sequence[Row]]:

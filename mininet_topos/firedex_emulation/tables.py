@@ -27,8 +27,8 @@ def show(measured: Sequence[WayMeasurement], written: Sequence[Path] = ()) -> No
             terminal.print(f"[yellow]{escape(note)}[/yellow]")
         if way.stalled_seconds > NOTICEABLE_STALL_SECONDS:
             terminal.print(
-                f"[yellow]the machine itself stood still for {delay_text(way.stalled_seconds)} of "
-                "it: delays are too long by that[/yellow]"
+                f"[yellow]the machine itself stood still for {delay_text(way.stalled_seconds)} in "
+                "all: what was under way then is later by as much[/yellow]"
             )
     terminal.print(_ways(measured))
     if any(way.reconfigurations for way in measured):

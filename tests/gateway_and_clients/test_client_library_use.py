@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import os
 import shutil
 import ssl
 import subprocess
@@ -359,6 +360,46 @@ def test_sub_prints_what_pub_publishes(site: Site, address: str, tmp_path: Path)
         weight=5.0
     )
     assert read_records(records).num_rows == 2
+
+
+def test_sub_that_is_ended_writes_its_records_first(
+    site: Site, address: str, tmp_path: Path
+) -> None:
+    site.service.set_plan({"cli/#": 3})
+    records = tmp_path / "records.parquet"
+    arguments = ["cli/#", "--service", site.url, "--address", address, "--id", "cli"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SUB, *arguments, "--records", str(records)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            wait_until(
+                lambda: "cli" in site.service.subscribers,
+                "it to register",
+                seconds=3 * PATIENCE_SECONDS,
+            )
+            publication = ["cli/1", "-m", "hello", "--broker", f"127.0.0.1:{site.broker}"]
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+
+            def heard() -> bool:
+                assert CliRunner().invoke(pub, publication).exit_code == 0
+                return bool(process.stdout and process.stdout.readline())
+
+            wait_until(heard, "an event", seconds=3 * PATIENCE_SECONDS)
+            process.terminate()
+            assert process.wait(PATIENCE_SECONDS) == 143
+        finally:
+            process.kill()
+    assert read_records(records).num_rows >= 1
+
+
+def test_sub_says_at_once_that_it_could_not_write_its_records(tmp_path: Path) -> None:
+    nowhere = tmp_path / "none" / "records.parquet"
+    result = CliRunner().invoke(sub, ["t", "--records", str(nowhere)])
+    assert result.exit_code == 2
+    assert "is no folder" in result.output
 
 
 def test_sub_under_a_name_of_its_own_making_signs_off_when_it_is_ended(

@@ -155,6 +155,8 @@ def test_the_report_is_written_whole(tmp_path: Path) -> None:
         assert said in page
         assert said in text
     assert "<script" not in page
+    assert page.count("src='data:image/svg+xml;base64,") == 3  # wherever the page is shown
+    assert page.count("<img") == 3
     for path in written:
         if path.suffix == ".svg":
             assert path.name in text

@@ -1,6 +1,7 @@
 """The commands for people, against a running service."""
 
 import json
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -10,6 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from fake_controller import FakeController
+from free_ports import free_port
+from service_process import PATIENCE_SECONDS, service_process
 from service_site import Client, publisher, serving, subscriber, wait_until
 
 from firedex.service import configurations_command
@@ -275,3 +278,14 @@ def test_serve_refuses_what_would_go_wrong(
     result = run(serve, str(site), *arguments)
     assert result.exit_code == 2
     assert said in result.output
+
+
+def test_serve_says_where_it_is_and_ends_quietly_on_ctrl_c(tmp_path: Path) -> None:
+    port = free_port()
+    with service_process(tmp_path, port, "--open") as running:
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(PATIENCE_SECONDS) == 0
+    said = (tmp_path / "log").read_text()
+    assert f"served at http://127.0.0.1:{port} " in said
+    assert "Aborted" not in said
+    assert "Traceback" not in said

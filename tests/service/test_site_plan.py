@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from parts_site import publisher, site, subscriber
 
+from firedex.built_in_scenarios import built_in_scenarios
+from firedex.scenario_file import read_scenario
 from firedex.service import site_plan
 from firedex.service.configuration_document import ConfigurationDocument
 from firedex.service.errors import PortsExhausted
@@ -65,6 +67,13 @@ def switches(*more: dict[str, Any], **of_core: Any) -> dict[str, Any]:
         ],
         "broker": {"id": "edge"},
     }
+
+
+def test_every_built_in_scenario_can_be_served() -> None:
+    """Whoever its phases and its timeline name is not there yet, and may never come."""
+    for name in built_in_scenarios():
+        scenario = planning_scenario(read_scenario(f"builtin:{name}"), SiteState(), Basis({}))
+        assert scenario.subscribers == ()
 
 
 # -- endpoints -------------------------------------------------------------------------------------
