@@ -25,16 +25,15 @@ from firedex_spark.job_command import (
 from firedex_spark.job_reports import (
     CALIBRATION_RESULTS,
     FLEET_RESULTS,
-    SWEEP_RESULTS,
     WEIGHTS_RESULTS,
     write_calibration,
     write_fleet_outcome,
-    write_sweep,
     write_weights,
 )
 from firedex_spark.plan_sites import plan_sites
 from firedex_spark.profile_files import changes_of
 from firedex_spark.simulate_sweep import read_grid, simulate_sweep
+from firedex_spark.sweep_report import SWEEP_RESULTS, best_of, write_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 from firedex_spark.validate_command import arrange_records_command, validate_delays_command
 
@@ -248,14 +247,11 @@ def simulate_sweep_command(
         )
         write_sweep(points, folder)
     failed = [f"{dict(point.values)}: {point.error}" for point in points if point.error]
-    done = [(point.report.achieved_utility_rate, point) for point in points if point.report]
-    best = max(done, key=lambda found: found[0], default=None)
     summary = {
         "points": len(points),
         "failed_points": len(failed),
         "failed": failed if json else failed[:MOST_SHOWN],
-        "best_values": dict(best[1].values) if best else None,
-        "best_achieved_utility_rate": best[0] if best else None,
+        **best_of(points),
     }
     tell(out, summary, json)
     sys.exit(ALARM if failed else 0)

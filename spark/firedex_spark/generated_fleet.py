@@ -15,19 +15,20 @@ OF_A_SUBSCRIBER = 10
 def generated_fleet(
     sites: int, subscriptions: int, seed: int = 0
 ) -> Iterator[tuple[str, Scenario]]:
-    """So many sites with about so many subscriptions each, behind two overloaded switches."""
+    """So many sites with so many subscriptions each, behind two overloaded switches."""
     for number in range(sites):
         random = np.random.default_rng([seed, number])
         yield f"site{number:05}", _site(number, subscriptions, random)
 
 
 def _site(number: int, subscriptions: int, random: np.random.Generator) -> Scenario:
-    floors = max(subscriptions // 25, 1)
+    floors = max(-(-subscriptions // 25), 2)  # enough topics for any subscriber
     topics = [f"{sensor}/floor{floor}" for floor in range(floors) for sensor in SENSORS]
     rates = random.uniform(0.5, 5.0, len(topics))
     subscribers = []
-    for who in range(max(subscriptions // OF_A_SUBSCRIBER, 1)):
-        wanted = random.choice(len(topics), min(OF_A_SUBSCRIBER, len(topics)), replace=False)
+    for who, first in enumerate(range(0, subscriptions, OF_A_SUBSCRIBER)):
+        number_wanted = min(OF_A_SUBSCRIBER, subscriptions - first)
+        wanted = random.choice(len(topics), number_wanted, replace=False)
         weights = random.uniform(0.5, 10.0, len(wanted))
         subscribers.append(
             {

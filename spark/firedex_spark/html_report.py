@@ -81,9 +81,11 @@ def _shown(cell: object) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def plot(draw: Callable[[Any], None], *, width: float = 8.0, height: float = 4.0) -> bytes:
-    """What ``draw`` puts on a pair of axes, as PNG."""
-    figure, axes = plt.subplots(figsize=(width, height))
+def plot(
+    draw: Callable[[Any], None], *, width: float = 8.0, height: float = 4.0, rows: int = 1
+) -> bytes:
+    """What ``draw`` puts on a pair of axes, as PNG; on as many as ``rows``, over each other."""
+    figure, axes = plt.subplots(rows, 1, figsize=(width, height), sharex=True)
     try:
         draw(axes)
         into = io.BytesIO()

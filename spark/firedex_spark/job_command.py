@@ -115,9 +115,20 @@ def tell(out: Path, summary: Mapping[str, Any], json: bool) -> None:
     for key, value in summary.items():
         name = key.replace("_", " ")
         if isinstance(value, Mapping):
-            value = [f"{each}: {figure}" for each, figure in value.items()]
+            value = [f"{each}: {_in_words(figure)}" for each, figure in value.items()]
         if not isinstance(value, list):
-            click.echo(f"{name}: {value}")
+            click.echo(f"{name}: {_in_words(value)}")
         elif value:
-            click.echo("\n  ".join([f"{name}:", *map(str, value)]))
+            click.echo("\n  ".join([f"{name}:", *map(_in_words, value)]))
     click.echo(f"in {out}")
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        figures = (f"{key.replace('_', ' ')} {_in_words(one)}" for key, one in value.items())
+        return ", ".join(figures)
+    return "none" if value is None else str(value)

@@ -1,6 +1,5 @@
 """What each job writes into its output folder: data for machines, a page for people."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,28 +7,24 @@ from typing import Any
 
 import yaml
 
-from firedex.wire import SimulationReport, to_json, to_plain
+from firedex.wire import to_plain
 from firedex_spark.calibrate import Calibration
 from firedex_spark.html_report import Page, plot
 from firedex_spark.plan_sites import FleetOutcome
 from firedex_spark.profile_files import ProfileChange, profiles_of
 from firedex_spark.report_files import (
-    milliseconds,
     say_what_was_left_out,
     write_json,
     write_quarantine,
 )
-from firedex_spark.simulate_sweep import SweepPoint
 from firedex_spark.utility_weights import FittedWeights
 
 __all__ = [
     "CALIBRATION_RESULTS",
     "FLEET_RESULTS",
-    "SWEEP_RESULTS",
     "WEIGHTS_RESULTS",
     "write_calibration",
     "write_fleet_outcome",
-    "write_sweep",
     "write_weights",
 ]
 
@@ -42,7 +37,6 @@ CALIBRATION_RESULTS = (
     "report.html",
 )
 FLEET_RESULTS = ("plans", "quarantine.json", "summary.json")
-SWEEP_RESULTS = ("sweep.jsonl", "report.html")
 """What each job writes; the last is put in its place last."""
 
 
@@ -139,43 +133,3 @@ def write_fleet_outcome(outcome: FleetOutcome, folder: Path) -> None:
     write_quarantine(folder, outcome.left_out)
     said = {k: v for k, v in asdict(outcome).items() if k != "left_out"}
     write_json(folder / "summary.json", said)
-
-
-def write_sweep(points: Sequence[SweepPoint], folder: Path) -> None:
-    """``SWEEP_RESULTS``: ``sweep.jsonl`` has a point in each line."""
-    lines = [
-        f'{{"values": {json.dumps(dict(point.values))}, {_outcome_of(point)}}}' for point in points
-    ]
-    (folder / "sweep.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    page = Page("A sweep of simulations")
-    names = list(points[0].values)
-    page.table(
-        (*names, "achieved utility", "highest class ms", "lowest class ms", "error"),
-        [
-            (*(point.values[name] for name in names), *_figures(point.report), point.error)
-            for point in points
-        ],
-        [point.error is not None for point in points],
-    )
-
-    def draw(axes: Any) -> None:
-        done = [(n, p.report.achieved_utility_rate) for n, p in enumerate(points) if p.report]
-        axes.plot([n for n, _ in done], [rate for _, rate in done], marker=".")
-        axes.set(xlabel="point of the grid", ylabel="achieved utility rate", ylim=(0, 1.05))
-
-    page.image(plot(draw), "achieved utility over the grid")
-    page.write(folder / "report.html")
-
-
-def _outcome_of(point: SweepPoint) -> str:
-    if point.report is None:
-        return f'"error": {json.dumps(point.error)}'
-    return f'"report": {to_json(point.report)}'
-
-
-def _figures(report: SimulationReport | None) -> tuple[float | None, ...]:
-    if report is None:
-        return None, None, None
-    first, last = report.classes[0], report.classes[-1]
-    delays = milliseconds(first.delay_mean_seconds), milliseconds(last.delay_mean_seconds)
-    return report.achieved_utility_rate, *delays

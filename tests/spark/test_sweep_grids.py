@@ -1,5 +1,6 @@
 """Grids of parameters: what they may be, and what is wrong with one; without Spark."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from firedex.wire import to_plain
 from firedex_models.simulation import SimulationSettings, report_of, simulate
 from firedex_spark import simulate_sweep
 from firedex_spark.errors import BadGrid
-from firedex_spark.simulate_sweep import grid_points, read_grid
+from firedex_spark.simulate_sweep import SweepPoint, grid_points, read_grid
+from firedex_spark.sweep_report import best_of, lines_over, write_sweep
 
 SPEED = "network.switches.core.bandwidth_bits_per_second"
 
@@ -97,3 +99,32 @@ def test_what_cannot_be_reported_is_told() -> None:
     found = simulate_sweep._reported(four_classes(), [row])
     assert found["report"] is None
     assert found["error"].startswith("error: ")
+
+
+def swept() -> list[SweepPoint]:
+    report = report_of(simulate(four_classes(), SimulationSettings(publications=200)))
+    sooner = replace(report.classes[0], delay_mean_seconds=1e-6)
+    quick = replace(report, classes=(sooner, *report.classes[1:]))
+    worse = replace(report, achieved_utility_rate=report.achieved_utility_rate / 2)
+    return [
+        SweepPoint(values={"a.speed": 20.0, "b.rate": 1}, report=report),
+        SweepPoint(values={"a.speed": 10.0, "b.rate": 1}, report=quick),
+        SweepPoint(values={"a.speed": 20.0, "b.rate": 2}, report=worse),
+        SweepPoint(values={"a.speed": 10.0, "b.rate": 2}, report=None, error="it cannot be"),
+    ]
+
+
+def test_of_points_alike_in_utility_the_sooner_is_best_and_it_is_said_how_many_there_are() -> None:
+    best = best_of(swept())
+    assert best["best_values"] == {"a.speed": 10.0, "b.rate": 1}
+    assert best["points_as_good"] == 2
+    assert best_of([swept()[-1]])["best_values"] is None
+
+
+def test_a_line_joins_points_that_differ_in_its_value_alone(tmp_path: Path) -> None:
+    found = {label: [value for value, _ in line] for label, line in lines_over(swept(), "a.speed")}
+    assert found == {"rate 1": [10.0, 20.0], "rate 2": [20.0]}
+    write_sweep(swept(), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<img") == 2
+    assert "it cannot be" in page
