@@ -19,7 +19,7 @@ __all__ = ["Page", "plot"]
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #ccc;padding:.2rem .6rem;"
-    "text-align:right}td:first-child,th:first-child{text-align:left}tr.alarm{background:#fdd}"
+    "text-align:right}td:first-child,th:first-child{text-align:left;white-space:nowrap}tr.alarm{background:#fdd}"
     "img{max-width:100%}"
 )
 LONGEST_TABLE = 500
