@@ -62,6 +62,7 @@ def main() -> None:
                 pages.visit("" if page == "now" else page)
                 prepare(pages, page)
                 pages.until_text(where, text)
+                pages.settle()  # what has come may still take its room
                 driver.set_window_size(1280, pages.height() + 140)
                 driver.execute_script(BARE)
                 pages.settle()
