@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from firedex.dashboard.delivery_gaps import ShortFlow, SilentFlow
+from firedex.dashboard.delivery_alerts import Deliveries, delivery_alerts
 from firedex.dashboard.link_shares import Port
 from firedex.dashboard.wording import (
     filter_words,
     loss_text,
-    rate_text,
+    names_text,
     seconds_text,
     share_text,
 )
@@ -27,7 +27,7 @@ from firedex.wire.overview import (
 )
 from firedex.wire.service_api import PushTrouble
 
-__all__ = ["Deliveries", "LinkTrouble", "alerts", "link_trouble", "with_reasons"]
+__all__ = ["LinkTrouble", "alerts", "link_trouble", "with_reasons"]
 
 MOST_LATE_ALERTS = 5
 MUCH_SLOWER = 3.0
@@ -45,18 +45,6 @@ class LinkTrouble:
 
     text: str
     since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deliveries:
-    """What comes, beside what was predicted. ``measured``: anything was reported at all."""
-
-    measured: bool
-    predicted_per_second: float
-    window_seconds: float
-    silent: Sequence[SilentFlow] = ()
-    short: Sequence[ShortFlow] = ()
-    all_silent: bool = False
 
 
 def link_trouble(link: LinkNow) -> LinkTrouble | None:
@@ -103,7 +91,7 @@ def alerts(
     if trouble is not None:
         text = f"the network does not follow the plan: {trouble.error}"
         said.append(Alert(severity="urgent", text=text, since=trouble.since))
-    said += _of_deliveries(deliveries)
+    said += delivery_alerts(deliveries)
     said += _of_lateness(late)
     explained = {one.reason for one in late}
     for link in links:
@@ -128,52 +116,11 @@ def _of_lateness(late: Sequence[LateSubscription]) -> Iterable[Alert]:
             predicted = "" if one.delay_p95_seconds is not None else "predicted to be "
             how = f"is {predicted}{seconds_text(one.late_by_seconds)} late"
         why = f": {one.reason}" if one.reason else ""
-        text = f"{filter_words(name)} {how} for {_names(whose[name])}{why}"
+        text = f"{filter_words(name)} {how} for {names_text(whose[name])}{why}"
         yield Alert(severity="urgent", text=text, since=one.reason_since)
     if len(worst) > MOST_LATE_ALERTS:
         more = len(worst) - MOST_LATE_ALERTS
         yield Alert(severity="urgent", text=f"{more} more filters miss their deadline")
-
-
-def _names(subscribers: Sequence[str]) -> str:
-    first, *others = dict.fromkeys(subscribers)
-    return f"{first} and {len(others)} more" if others else first
-
-
-def _of_deliveries(found: Deliveries | None) -> Iterable[Alert]:
-    if found is None:
-        yield Alert(severity="note", text="no plan is in force yet")
-        return
-    if found.predicted_per_second <= 0:
-        yield Alert(severity="note", text="nothing is expected: nobody publishes what is wanted")
-    elif found.all_silent:
-        text = (
-            f"nothing is delivered to anybody: {rate_text(found.predicted_per_second)} were "
-            f"predicted, none was reported for {seconds_text(found.window_seconds)}"
-        )
-        yield Alert(severity="urgent", text=text)
-        return
-    elif not found.measured:
-        yield Alert(severity="note", text="nothing has been measured under this plan yet")
-    silent: dict[int, list[SilentFlow]] = {}
-    for flow in found.silent:
-        silent.setdefault(flow.priority, []).append(flow)
-    for priority, flows in sorted(silent.items()):
-        expected = rate_text(sum(flow.expected_per_second for flow in flows))
-        whom = _names([flow.subscriber for flow in flows])
-        text = f"nothing of class {priority} reaches {whom}: {expected} were predicted"
-        yield Alert(severity="urgent", text=text)
-    short: dict[int, list[ShortFlow]] = {}
-    for one in found.short:
-        short.setdefault(one.priority, []).append(one)
-    for priority, those in sorted(short.items()):
-        worst = those[0]
-        text = (
-            f"only {share_text(worst.success_rate)} of class {priority} reaches "
-            f"{_names([one.subscriber for one in those])}: "
-            f"{share_text(worst.predicted_success_rate)} was predicted"
-        )
-        yield Alert(severity="urgent", text=text)
 
 
 def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
@@ -197,7 +144,7 @@ def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
         (unheard, "has never been heard of", "have never been heard of"),
     ):
         if those:
-            who = _names([part.part for part in those])
+            who = names_text([part.part for part in those])
             how, whom = (many, "them") if len(those) > 1 else (one, "it")
             text = f"{who} {how}: it is not known what reaches {whom}"
             yield Alert(severity="warning", text=text)

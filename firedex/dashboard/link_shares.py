@@ -16,7 +16,7 @@ from firedex.wire.overview import ClassShare, LinkNow
 from firedex.wire.packet_sizes import wire_bytes
 from firedex_models.topic_index import TopicIndex
 
-__all__ = ["Port", "Shares", "link_rows", "planned_shares", "ports_on_way"]
+__all__ = ["Port", "Shares", "link_rows", "planned_shares", "ports_on_way", "published_rates"]
 
 Port = tuple[str, str | None]
 """A switch, and the switch that the port leads to (none: its hosts)."""
@@ -40,14 +40,20 @@ def ports_on_way(scenario: Scenario) -> dict[str, tuple[Port, ...]]:
     return {subscriber.id: ways[subscriber.switch] for subscriber in scenario.subscribers}
 
 
-def planned_shares(scenario: Scenario, rows: Iterable[SubscriptionPrediction]) -> Shares:
-    """Bits a second of each class on each port, after the planned drops."""
-    index = TopicIndex([topic.name for topic in scenario.topics])
+def published_rates(scenario: Scenario) -> dict[str, float]:
+    """Events a second of each topic, of all its publishers."""
     rates: dict[str, float] = {}
     for publisher in scenario.publishers:
         for publication in publisher.publications:
             known = rates.get(publication.topic, 0.0)
             rates[publication.topic] = known + publication.rate_per_second
+    return rates
+
+
+def planned_shares(scenario: Scenario, rows: Iterable[SubscriptionPrediction]) -> Shares:
+    """Bits a second of each class on each port, after the planned drops."""
+    index = TopicIndex([topic.name for topic in scenario.topics])
+    rates = published_rates(scenario)
     ways = ports_on_way(scenario)
     transports = {s.id: s.transport or scenario.transport for s in scenario.subscribers}
     bits: dict[tuple[str, str], float] = {}

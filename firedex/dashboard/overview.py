@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from firedex.dashboard.alerts import Deliveries, alerts, link_trouble, with_reasons
-from firedex.dashboard.delivery_gaps import short_flows, silent_flows
+from firedex.dashboard.alerts import alerts, link_trouble, with_reasons
+from firedex.dashboard.delivery_alerts import Deliveries
+from firedex.dashboard.delivery_gaps import short_flows, silences
 from firedex.dashboard.flow_measurements import (
     FlowKey,
     FlowMeasurement,
@@ -15,9 +16,10 @@ from firedex.dashboard.flow_measurements import (
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.link_shares import Port, link_rows
+from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.dashboard.site_view import SiteView
 from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
-from firedex.wire.overview import FlowName, Overview, PartHealth
+from firedex.wire.overview import Overview, PartHealth, SilentSubscription
 from firedex.wire.service_api import KeptHeartbeat, ServiceStatus
 
 __all__ = ["Observed", "Told", "overview"]
@@ -40,12 +42,14 @@ class Told:
     """What the parts told the service lately: ``reports`` within ``window_seconds``.
 
     ``network``: as it was said to be last, whether or not a plan with it is in force.
+    ``quiet``: topics that are declared and hardly published.
     """
 
     network: Network
     window_seconds: float = 30.0
     reports: Sequence[Statistics] = ()
     last_heard: LastHeard = field(default_factory=LastHeard)
+    quiet: Sequence[QuietTopic] = ()
     heartbeats: Iterable[KeptHeartbeat] = ()
     observed: Observed = field(default_factory=Observed)
     reduced_since: Mapping[Port, datetime] = field(default_factory=dict)
@@ -104,7 +108,7 @@ def overview(
         if (trouble := link_trouble(link)) is not None
     }
     deliveries = _deliveries(view, measured, told, off, now_seconds)
-    silent = {(flow.subscriber, flow.flow) for flow in deliveries.silent}
+    silent = {(one.subscriber, one.filter): one.part for one in deliveries.silent}
     late = with_reasons(view.late(measured, silent), view.ways, troubles)
     return Overview(
         **common,  # type: ignore[arg-type]
@@ -114,7 +118,10 @@ def overview(
         late_in_all=len(late),
         predicted_late=view.prediction.deadlines_missed,
         links=links,
-        silent=tuple(FlowName(subscriber=who, flow=flow) for who, flow in sorted(silent)),
+        silent=tuple(
+            SilentSubscription(subscriber=one.subscriber, filter=one.filter, topics=one.topics)
+            for one in deliveries.silent
+        ),
         alerts=alerts(
             trouble=status.trouble,
             late=late,
@@ -144,20 +151,25 @@ def _deliveries(
     off: Set[str],
     now_seconds: float,
 ) -> Deliveries:
+    def silent_seconds(subscriber: str, name: str, topic: str) -> float:
+        return told.last_heard.silent_seconds(subscriber, name, topic, now_seconds)
+
     predicted = view.forecasts
-
-    def expected(key: FlowKey) -> float:
-        return told.last_heard.expected_events(
-            view.rows_of(key), view.topics_of, now_seconds, told.window_seconds
-        )
-
-    silent = silent_flows(predicted, measured, expected, off)
+    silent = silences(
+        view.prediction.subscriptions,
+        measured,
+        view.topics_of,
+        silent_seconds,
+        least_seconds=told.window_seconds,
+        off=off,
+    )
     return Deliveries(
         measured=bool(measured),
         predicted_per_second=sum(each.delivered_per_second for each in predicted.values()),
         window_seconds=told.window_seconds,
         silent=silent,
         short=short_flows(predicted, measured),
+        unpublished=view.unpublished(told.quiet),
         all_silent=bool(silent)
         and not off
         and not any(flow.delivered for flow in measured.values()),

@@ -3,15 +3,28 @@
 Made once for each configuration; what clients and switches say is laid over it every second.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from firedex.dashboard.delivery_gaps import FlowForecast, forecasts
+from firedex.dashboard.delivery_alerts import Unpublished
+from firedex.dashboard.delivery_gaps import (
+    FlowForecast,
+    SubscriptionKey,
+    TopicShare,
+    forecasts,
+)
 from firedex.dashboard.flow_measurements import FlowKey, FlowMeasurement
-from firedex.dashboard.link_shares import Port, Shares, planned_shares, ports_on_way
+from firedex.dashboard.link_shares import (
+    Port,
+    Shares,
+    planned_shares,
+    ports_on_way,
+    published_rates,
+)
+from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
 from firedex.wire.overview import LateSubscription, UtilityNow
 from firedex_models.topic_index import TopicIndex
@@ -21,6 +34,7 @@ __all__ = ["SiteView"]
 
 WORTHLESS = LinearUtility(weight=0.0)
 """Of what has been removed since it was planned for."""
+NOBODY: Mapping[SubscriptionKey, float] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,26 +65,48 @@ class SiteView:
         """The ports to each subscriber."""
         return ports_on_way(self.scenario)
 
-    def rows_of(self, key: FlowKey) -> list[SubscriptionPrediction]:
-        """The subscriptions of a flow."""
-        rows = self.prediction.subscriptions
-        return [rows[number] for number in self._rows_of_flow.get(key, ())]
+    @cached_property
+    def published(self) -> Mapping[str, float]:
+        """Events a second of each topic, as planned with."""
+        return published_rates(self.scenario)
 
-    def topics_of(self, name: str) -> list[str]:
-        """The topics that a filter matches."""
-        topics = self.scenario.topics
-        return [topics[number].name for number in self._topic_index.matching(name)]
+    def topics_of(self, name: str) -> Sequence[TopicShare]:
+        """The published topics that a filter matches."""
+        known = self._shares_of_filter.get(name)
+        if known is None:
+            names = (self.scenario.topics[n].name for n in self._topic_index.matching(name))
+            rates = {topic: rate for topic in names if (rate := self.published.get(topic, 0.0)) > 0}
+            whole = sum(rates.values())
+            known = [(topic, rate / whole) for topic, rate in rates.items()]
+            self._shares_of_filter[name] = known
+        return known
+
+    def unpublished(self, quiet: Sequence[QuietTopic]) -> list[Unpublished]:
+        """Those that somebody wants: urgent with a deadline, or if worth what is usual or more."""
+        if not quiet:
+            return []
+        rows, index = self.prediction.subscriptions, TopicIndex([each.topic for each in quiet])
+        usual = sum(row.maximum_utility for row in rows) / max(len(rows), 1)
+        matters: dict[str, bool] = {}
+        for row in rows:
+            matters[row.filter] = (
+                matters.get(row.filter, False)
+                or row.deadline_seconds is not None
+                or row.maximum_utility >= usual
+            )
+        urgent: dict[int, bool] = {}
+        for name, matter in matters.items():
+            for number in index.matching(name).tolist():
+                urgent[number] = urgent.get(number, False) or matter
+        return [Unpublished(topic=quiet[n], urgent=urgent[n]) for n in sorted(urgent)]
+
+    @cached_property
+    def _shares_of_filter(self) -> dict[str, Sequence[TopicShare]]:
+        return {}
 
     @cached_property
     def _topic_index(self) -> TopicIndex:
         return TopicIndex([topic.name for topic in self.scenario.topics])
-
-    @cached_property
-    def _rows_of_flow(self) -> Mapping[FlowKey, list[int]]:
-        rows: dict[FlowKey, list[int]] = {}
-        for number, row in enumerate(self.prediction.subscriptions):
-            rows.setdefault((row.subscriber, row.flow), []).append(number)
-        return rows
 
     @cached_property
     def _worth(self) -> UtilityColumns:
@@ -87,26 +123,30 @@ class SiteView:
         )
 
     def utility(
-        self, measured: Mapping[FlowKey, FlowMeasurement], silent: Set[FlowKey] = frozenset()
+        self,
+        measured: Mapping[FlowKey, FlowMeasurement],
+        silent: Mapping[SubscriptionKey, float] = NOBODY,
     ) -> UtilityNow:
         """Shares of all utility: predicted, and of those that were measured, measured.
 
-        Of ``silent`` flows nothing comes though it should: they are measured, and worth nothing.
+        ``silent``: which part of a subscription does not come though it should; what is wholly
+        silent is measured, and worth nothing.
         """
         prediction, rows = self.prediction, self.prediction.subscriptions
         most = prediction.maximum_utility
         success = np.zeros(len(rows))
         timely = np.zeros(len(rows))
         known: list[int] = []
-        for key, flow in measured.items():
-            rate = flow.success_rate
-            if rate is None or key in silent:
-                continue
-            for number in self._rows_of_flow.get(key, ()):
+        for number, row in enumerate(rows):
+            gone = silent.get((row.subscriber, row.filter), 0.0)
+            flow = measured.get((row.subscriber, row.flow))
+            rate = flow.success_rate if flow else None
+            if gone >= 1:
                 known.append(number)
-                success[number] = rate
-                timely[number] = not _is_late(rows[number], flow)
-        known += [number for key in silent for number in self._rows_of_flow.get(key, ())]
+            elif flow is not None and rate is not None:
+                known.append(number)
+                success[number] = rate * (1 - gone)
+                timely[number] = not _is_late(row, flow)
         asked = sum(rows[number].maximum_utility for number in known)
         worth = self._worth.of(success) if asked > 0 else success
         return UtilityNow(
@@ -123,7 +163,9 @@ class SiteView:
         )
 
     def late(
-        self, measured: Mapping[FlowKey, FlowMeasurement], silent: Set[FlowKey] = frozenset()
+        self,
+        measured: Mapping[FlowKey, FlowMeasurement],
+        silent: Mapping[SubscriptionKey, float] = NOBODY,
     ) -> list[LateSubscription]:
         """Those that miss their deadline, the latest first; what never comes is before all."""
         found = list(_late_ones(self.prediction.subscriptions, measured, silent))
@@ -144,15 +186,15 @@ def _is_late(row: SubscriptionPrediction, flow: FlowMeasurement) -> bool:
 def _late_ones(
     rows: Iterable[SubscriptionPrediction],
     measured: Mapping[FlowKey, FlowMeasurement],
-    silent: Set[FlowKey],
+    silent: Mapping[SubscriptionKey, float],
 ) -> Iterable[LateSubscription]:
     for row in rows:
         deadline = row.deadline_seconds
         if deadline is None:
             continue
-        key = (row.subscriber, row.flow)
-        flow, gone = measured.get(key), key in silent
-        p95 = flow.delay_p95_seconds if flow else None
+        flow = measured.get((row.subscriber, row.flow))
+        gone = silent.get((row.subscriber, row.filter), 0.0) >= 1
+        p95 = flow.delay_p95_seconds if flow and not gone else None
         if p95 is None and row.deadline_met is not False and not gone:
             continue
         if p95 is not None and p95 <= deadline:

@@ -1,6 +1,8 @@
 """Figures as people say them. Pure."""
 
-__all__ = ["filter_words", "loss_text", "rate_text", "seconds_text", "share_text"]
+from collections.abc import Sequence
+
+__all__ = ["filter_words", "loss_text", "names_text", "rate_text", "seconds_text", "share_text"]
 
 NAMED_LOSSES = (
     (1 / 4, "a quarter of"),
@@ -49,3 +51,9 @@ def filter_words(name: str) -> str:
     """A topic filter as words: ``floor/7/smoke`` is floor 7 smoke."""
     spoken = {"+": "any", "#": "all"}
     return " ".join(spoken.get(level, level) for level in name.split("/") if level) or name
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The first of them, and how many others there are."""
+    first, *others = dict.fromkeys(names)
+    return f"{first} and {len(others)} more" if others else first

@@ -12,13 +12,19 @@ from sqlalchemy import select
 from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.link_shares import Port
 from firedex.dashboard.overview import Observed, Told, overview
+from firedex.dashboard.quiet_topics import CountedRate, QuietTopic, QuietTopics
 from firedex.dashboard.site_view import SiteView
 from firedex.service import tables
 from firedex.service.change_ledger import last_change
 from firedex.service.configuration_store import InForce
 from firedex.service.database import Database
 from firedex.service.network_watch import NetworkWatch
-from firedex.service.planning_scenario import planning_scenario, present_network
+from firedex.service.planning_scenario import (
+    expected_rates,
+    planning_scenario,
+    present_network,
+    rate_basis,
+)
 from firedex.service.report_store import ReportStore
 from firedex.service.state_reader import StateReader, setting
 from firedex.wire import (
@@ -37,6 +43,8 @@ FRESH_SECONDS = 0.25
 LIVE_SECONDS = 30.0
 """What was reported longer ago is not what is measured now."""
 MOST_NETWORK_CHANGES = 200
+QUIET_TOPICS_EVERY_SECONDS = 5.0
+"""There may be many topics, and their rates change slowly."""
 
 
 class LookedAt(Protocol):
@@ -62,6 +70,7 @@ class SiteOverview:
         self._lock = threading.Lock()
         self._view: tuple[int, SiteView | None] = (0, None)
         self._last_heard, self._listened_at, self._listened_to = LastHeard(), 0.0, 0
+        self._quiet_topics, self._quiet = QuietTopics(), (0.0, tuple[QuietTopic, ...]())
         self._last: tuple[float, Overview] | None = None
 
     def now(self) -> Overview:
@@ -90,6 +99,7 @@ class SiteOverview:
                 window_seconds=LIVE_SECONDS,
                 reports=[each for _, each in latest],
                 last_heard=self._last_heard,
+                quiet=self._quiet_now(now),
                 heartbeats=reports.heartbeats(),
                 observed=observed,
                 reduced_since=self._reduced_since(),
@@ -109,11 +119,25 @@ class SiteOverview:
         if view is not None and in_force is not None and self._listened_to != in_force.version:
             self._listened_to = in_force.version
             rows = view.prediction.subscriptions
-            self._last_heard.plan(in_force.version, rows, in_force.since_seconds)
+            self._last_heard.plan(rows, view.published, in_force.since_seconds)
         if now - self._listened_at > LIVE_SECONDS:
             self._last_heard.report(reports.latest_of_clients(self._listened_at))
         self._last_heard.report(latest)
         self._listened_at = now
+
+    def _quiet_now(self, now: float) -> tuple[QuietTopic, ...]:
+        """What is declared and, as far as counts are believed, hardly published."""
+        if now - self._quiet[0] >= QUIET_TOPICS_EVERY_SECONDS:
+            site, state = self._service.site, self._reader.read_topics()
+            counted = {
+                topic: CountedRate(
+                    per_second=basis.rate_per_second, seconds=state.measured[topic].seconds
+                )
+                for topic, basis in rate_basis(site, state, now).rates.items()
+            }
+            declared = expected_rates(site, state)
+            self._quiet = (now, self._quiet_topics.now(declared, counted, now))
+        return self._quiet[1]
 
     def _present_view(self) -> SiteView | None:
         now = self._service.in_force

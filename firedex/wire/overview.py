@@ -5,7 +5,7 @@ from typing import Literal
 
 from firedex.wire.desired_network import DesiredSwitch
 from firedex.wire.incident import Incident
-from firedex.wire.mqtt_names import FilterName
+from firedex.wire.mqtt_names import FilterName, TopicName
 from firedex.wire.observed_network import SwitchStatistics, SwitchStatus
 from firedex.wire.service_api import PushTrouble, Role
 from firedex.wire.utility import Utility
@@ -17,12 +17,12 @@ __all__ = [
     "ClassHistory",
     "ClassNow",
     "ClassShare",
-    "FlowName",
     "LateSubscription",
     "LinkNow",
     "Overview",
     "PartHealth",
     "Severity",
+    "SilentSubscription",
     "SubscriptionView",
     "SwitchView",
     "UtilityNow",
@@ -72,11 +72,12 @@ class UtilityNow:
 
 
 @value
-class FlowName:
-    """A flow of a subscriber."""
+class SilentSubscription:
+    """Nothing comes of it, though it should; or (``topics``) of these that it matches."""
 
     subscriber: Identifier
-    flow: Count
+    filter: FilterName
+    topics: tuple[TopicName, ...] = ()
 
 
 @value
@@ -172,8 +173,7 @@ class Overview:
     late: tuple[LateSubscription, ...] = ()
     late_in_all: Count = 0
     predicted_late: Count = 0
-    silent: tuple[FlowName, ...] = ()
-    """Nothing comes of these, though it should."""
+    silent: tuple[SilentSubscription, ...] = ()
     links: tuple[LinkNow, ...] = ()
     parts: tuple[PartHealth, ...] = ()
     alerts: tuple[Alert, ...] = ()

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from firedex.dashboard.alerts import Deliveries, LinkTrouble, alerts, link_trouble, with_reasons
-from firedex.dashboard.delivery_gaps import ShortFlow, SilentFlow
+from firedex.dashboard.alerts import LinkTrouble, alerts, link_trouble, with_reasons
+from firedex.dashboard.delivery_alerts import Deliveries, Unpublished
+from firedex.dashboard.delivery_gaps import ShortFlow, Silence
+from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.dashboard.wording import filter_words, loss_text, rate_text, seconds_text
 from firedex.wire.overview import (
     ClassNow,
@@ -213,17 +215,29 @@ def test_nothing_measured_and_nothing_planned_are_said() -> None:
     assert said(deliveries=none) == ["nothing is expected: nobody publishes what is wanted"]
 
 
+def silence(flow: int, expected: float, **changes: Any) -> Silence:
+    given: dict[str, Any] = {
+        "subscriber": "crew-1",
+        "filter": "floor/7/smoke",
+        "flow": flow,
+        "priority": flow,
+        "worth": 1.0,
+        "expected_per_second": expected,
+        "of_class": True,
+    }
+    return Silence(**{**given, **changes})
+
+
+GIVEN: dict[str, Any] = {"predicted_per_second": 25.1, "window_seconds": 30.0}
+
+
 def test_what_does_not_come_is_said_by_class() -> None:
-    silent = [
-        SilentFlow(subscriber="crew-1", flow=0, priority=0, expected_per_second=5.0),
-        SilentFlow(subscriber="crew-1", flow=1, priority=1, expected_per_second=20.0),
-    ]
-    given: dict[str, Any] = {"predicted_per_second": 25.1, "window_seconds": 30.0}
-    some = Deliveries(measured=True, silent=silent[1:], **given)
+    silent = [silence(0, 5.0), silence(1, 20.0)]
+    some = Deliveries(measured=True, silent=silent[1:], **GIVEN)
     assert said(deliveries=some) == [
         "nothing of class 1 reaches crew-1: 20 events a second were predicted"
     ]
-    all_of_it = Deliveries(measured=False, silent=silent, all_silent=True, **given)
+    all_of_it = Deliveries(measured=False, silent=silent, all_silent=True, **GIVEN)
     assert said(deliveries=all_of_it) == [
         "nothing is delivered to anybody: 25 events a second were predicted, "
         "none was reported for 30 s"
@@ -232,7 +246,38 @@ def test_what_does_not_come_is_said_by_class() -> None:
         ShortFlow(subscriber="crew-1", priority=n, success_rate=0.2, predicted_success_rate=share)
         for n, share in enumerate((1.0, 0.5))
     ]
-    assert said(deliveries=Deliveries(measured=True, short=short, **given)) == [
+    assert said(deliveries=Deliveries(measured=True, short=short, **GIVEN)) == [
         "only 20 % of class 0 reaches crew-1: 100 % was predicted",
         "only 20 % of class 1 reaches crew-1: 50 % was predicted",
     ]
+
+
+def test_what_does_not_come_is_said_by_its_filter_or_topic_where_the_rest_does() -> None:
+    silent = [
+        silence(0, 4.0, of_class=False),
+        silence(0, 4.0, of_class=False, subscriber="crew-2"),
+        silence(0, 1.0, of_class=False, filter="heat/#", topics=("heat/5",), part=0.5),
+    ]
+    assert said(deliveries=Deliveries(measured=True, silent=silent, **GIVEN)) == [
+        "nothing of floor 7 smoke reaches crew-1 and 1 more: 8 events a second were predicted",
+        "nothing of heat 5 reaches crew-1: 1 event a second was predicted",
+    ]
+
+
+def quiet(topic: str, counted: float = 0.0, *, urgent: bool = True) -> Unpublished:
+    found = QuietTopic(topic=topic, declared_per_second=10.0, counted_per_second=counted)
+    return Unpublished(topic=found, urgent=urgent)
+
+
+def test_what_is_declared_and_no_longer_published_is_said() -> None:
+    those = [quiet("floor/7/heat", 0.2, urgent=False), quiet("floor/7/smoke")]
+    found = Deliveries(measured=True, unpublished=those, **GIVEN)
+    assert said(deliveries=found) == [
+        "floor 7 smoke is no longer published: 10 events a second are declared",
+        "floor 7 heat is no longer published: 10 events a second are declared, "
+        "0.2 events a second counted",
+    ]
+    assert [a.severity for a in alerts(**{**NOTHING, "deliveries": found})] == ["urgent", "warning"]
+    many = [quiet(f"floor/{n}/smoke") for n in range(7)]
+    texts = said(deliveries=Deliveries(measured=True, unpublished=many, **GIVEN))
+    assert (len(texts), texts[-1]) == (6, "2 more topics are no longer published")

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import log
 from typing import Any
 
 import pytest
 from service_site import publisher, subscriber
 
-from firedex.dashboard.delivery_gaps import FlowForecast, short_flows, silent_flows
+from firedex.dashboard.delivery_gaps import FlowForecast, short_flows, silences
 from firedex.dashboard.flow_measurements import FlowMeasurement
 from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.overview import Told, overview
+from firedex.dashboard.quiet_topics import CountedRate, QuietTopic, QuietTopics
 from firedex.dashboard.site_view import SiteView
 from firedex.planning import plan_scenario
 from firedex.wire import Configuration, Heartbeat, Scenario, Statistics, from_plain
@@ -41,22 +43,30 @@ def came(delivered: int, missing: int = 0, seconds: float = 5.0) -> FlowMeasurem
 
 def silent_ones(
     measured: dict[Any, FlowMeasurement], seconds: float = 60.0, off: frozenset[str] = frozenset()
-) -> list[Any]:
-    expected = lambda key: FORECASTS[key].delivered_per_second * seconds  # noqa: E731
-    found = silent_flows(FORECASTS, measured, expected, off)
-    return [(flow.subscriber, flow.priority) for flow in found]
+) -> list[tuple[str, str]]:
+    view = site_view("crew-1", "crew-2")
+    found = silences(
+        view.prediction.subscriptions,
+        {flow_of(view, *key): flow for key, flow in measured.items()},
+        view.topics_of,
+        lambda *_: seconds,
+        least_seconds=30.0,
+        off=off,
+    )
+    return [(one.subscriber, one.filter) for one in found]
 
 
 def test_what_was_predicted_and_does_not_come() -> None:
-    assert silent_ones({}) == [("crew-1", 0), ("crew-1", 1)], "6 expected events may be none"
-    assert silent_ones({}, seconds=0.0) == [], "nobody can tell yet"
-    assert ("crew-2", 1) in silent_ones({}, seconds=120.0), "slow ones are told later"
-    assert silent_ones({}, off=frozenset({"crew-1"})) == [], "who is off says nothing"
-    assert silent_ones({("crew-1", 0): came(3)}) == [("crew-1", 1)]
-    told = {("crew-1", 0): came(3), ("crew-1", 1): came(0, 70)}
-    assert silent_ones(told, seconds=0.0) == [("crew-1", 1)], "it was told that nothing came"
-    told = {("crew-1", 0): came(3), ("crew-1", 1): came(0, 1, seconds=0.2)}
-    assert silent_ones(told, seconds=0.0) == [], "4 expected events may be none"
+    smoke, heat = ("crew-1", "smoke/#"), ("crew-1", "heat/#")
+    both = [smoke, ("crew-2", "smoke/#")]
+    assert silent_ones({}) == both, "6 expected events may be none"
+    assert silent_ones({}, seconds=29.0) == [], "nobody can tell yet"
+    assert heat in silent_ones({}, seconds=120.0), "slow ones are told later"
+    assert silent_ones({}, off=frozenset({"crew-1"})) == both[1:], "who is off says nothing"
+    told = {heat: came(3), smoke: came(0, 70)}
+    assert silent_ones(told, seconds=0.0) == [smoke], "it was told that nothing came"
+    told = {heat: came(3), smoke: came(0, 1, seconds=0.2)}
+    assert silent_ones(told, seconds=0.0) == [], "2 expected events may be none"
 
 
 @pytest.mark.parametrize(
@@ -77,29 +87,35 @@ def test_success_far_below_the_predicted(
     assert [one.success_rate for one in found] == ([delivered / 100] if short else [])
 
 
-def site_view(*crews: str, version: int = 1) -> SiteView:
+def site_view(
+    *crews: str,
+    rates: dict[str, float] = RATES,
+    wants: Sequence[str] = ("smoke/#", "heat/#"),
+    flows: int = 8,
+) -> SiteView:
     """Each wants fast smoke within its deadline, and slow heat."""
     wanted = []
     for name in crews:
-        one = subscriber(name, {"smoke/#": 1.0, "heat/#": 1.0}, switch="core")["subscriber"]
+        one = subscriber(name, dict.fromkeys(wants, 1.0), switch="core")["subscriber"]
         one["subscriptions"][0]["deadline_seconds"] = 5.0
         wanted.append(one)
     scenario = from_plain(
         Scenario,
         {
             "name": "silence",
-            "topics": [{"name": name, "event_bytes": 100} for name in RATES],
+            "topics": [{"name": name, "event_bytes": 100} for name in rates],
             "network": {
                 "switches": [{"id": "core", "bandwidth_bits_per_second": 10e6}],
                 "broker": {"id": "edge", "switch": "core"},
             },
-            "publishers": [publisher("p0", RATES)["publisher"] | {"switch": "core"}],
+            "publishers": [publisher("p0", rates)["publisher"] | {"switch": "core"}],
             "subscribers": wanted,
+            "planning": {"flows_per_subscriber": flows},
         },
     )
     prediction = plan_scenario(scenario).table.to_prediction()
     configuration = Configuration(
-        version=version,
+        version=1,
         created_at=WHEN,
         broker="edge",
         reason="test",
@@ -145,9 +161,10 @@ def test_what_never_comes_is_late_and_worth_nothing() -> None:
     assert utility.measured == pytest.approx(1.0)
     assert (utility.measured_subscriptions, utility.subscriptions) == (1, 2)
     assert view.late(measured) == []
-    assert view.utility(measured, {smoke}).measured == pytest.approx(0.5)
-    assert view.utility(measured, {smoke}).measured_subscriptions == 2
-    (never,) = view.late(measured, {smoke})
+    gone = {("crew", "smoke/#"): 1.0}
+    assert view.utility(measured, gone).measured == pytest.approx(0.5)
+    assert view.utility(measured, gone).measured_subscriptions == 2
+    (never,) = view.late(measured, gone)
     assert (never.filter, never.late_by_seconds) == ("smoke/#", None)
     assert view.forecasts[smoke].delivered_per_second == pytest.approx(10.0)
 
@@ -169,35 +186,42 @@ def test_utility_in_time_is_predicted_and_measured_by_one_rule() -> None:
     assert late.utility({}).predicted_timely == pytest.approx(0.5)
 
 
-def expected(heard: LastHeard, view: SiteView, key: tuple[str, int], now: float) -> float:
-    return heard.expected_events(view.rows_of(key), view.topics_of, now, 30.0)
+def plan(heard: LastHeard, view: SiteView, since: float) -> None:
+    heard.plan(view.prediction.subscriptions, view.published, since)
+
+
+def expected(heard: LastHeard, view: SiteView, name: str, now: float) -> float:
+    """Of the filter's one topic; as much as 30 s make, at least."""
+    (row,) = [row for row in view.prediction.subscriptions if row.filter == name]
+    ((topic, _),) = view.topics_of(name)
+    silent = heard.silent_seconds(row.subscriber, name, topic, now)
+    return row.offered_events_per_second * silent if silent >= 30.0 else 0.0
 
 
 def test_a_slow_flow_is_missed_in_time_and_a_new_plan_does_not_hide_it() -> None:
     view, heard = site_view("crew"), LastHeard()
-    heat = flow_of(view, "crew", "heat/#")
-    heard.plan(1, view.prediction.subscriptions, NOW)
-    assert expected(heard, view, heat, NOW + 29) == 0
-    assert expected(heard, view, heat, NOW + 60) == pytest.approx(6.0)
+    flow = flow_of(view, "crew", "heat/#")[1]
+    plan(heard, view, NOW)
+    assert expected(heard, view, "heat/#", NOW + 29) == 0
+    assert expected(heard, view, "heat/#", NOW + 60) == pytest.approx(6.0)
     for version in range(2, 12):  # a plan every ten seconds, as before
-        heard.plan(version, view.prediction.subscriptions, NOW + 10.0 * version)
-    assert expected(heard, view, heat, NOW + 120) == pytest.approx(12.0)
-    heard.report([(NOW + 110, report("crew", heat[1], "heat/1", version=3))])
-    assert expected(heard, view, heat, NOW + 139) == 0, "heard under whichever plan"
-    assert expected(heard, view, heat, NOW + 310) == pytest.approx(20.0)
+        plan(heard, view, NOW + 10.0 * version)
+    assert expected(heard, view, "heat/#", NOW + 120) == pytest.approx(12.0)
+    heard.report([(NOW + 110, report("crew", flow, "heat/1", version=3))])
+    assert expected(heard, view, "heat/#", NOW + 139) == 0, "heard under whichever plan"
+    assert expected(heard, view, "heat/#", NOW + 310) == pytest.approx(20.0)
 
 
 def test_waiting_begins_anew_for_what_was_not_expected_before() -> None:
     view, heard = site_view("crew"), LastHeard()
-    smoke = flow_of(view, "crew", "smoke/#")
     little = [
         replace(row, offered_events_per_second=row.offered_events_per_second / 1000)
         for row in view.prediction.subscriptions
     ]
-    heard.plan(1, little, NOW)
-    heard.plan(2, view.prediction.subscriptions, NOW + 1000)
-    assert expected(heard, view, smoke, NOW + 1020) == 0
-    assert expected(heard, view, smoke, NOW + 1040) == pytest.approx(400.0)
+    heard.plan(little, view.published, NOW)
+    plan(heard, view, NOW + 1000)
+    assert expected(heard, view, "smoke/#", NOW + 1020) == 0
+    assert expected(heard, view, "smoke/#", NOW + 1040) == pytest.approx(400.0)
 
 
 STATUS = ServiceStatus(
@@ -217,7 +241,7 @@ STATUS = ServiceStatus(
 def look(view: SiteView, beats: dict[str, float], reports: Sequence[Statistics]) -> Overview:
     """The site two minutes after the plan came into force; clients were heard so long ago."""
     heard = LastHeard()
-    heard.plan(1, view.prediction.subscriptions, NOW)
+    plan(heard, view, NOW)
     heard.report([(NOW + 119, each) for each in reports])
     heartbeats = [
         KeptHeartbeat(
@@ -254,8 +278,86 @@ def test_who_is_off_makes_no_statement() -> None:
         alert.text for alert in never.alerts
     ]
     on = look(view, {"engine-7": 0.5, "crew": 0.5}, mine)
-    assert {(flow.subscriber, flow.flow) for flow in on.silent} == {
-        flow_of(view, "engine-7", "smoke/#"),
-        flow_of(view, "engine-7", "heat/#"),
+    assert {(one.subscriber, one.filter) for one in on.silent} == {
+        ("engine-7", "smoke/#"),
+        ("engine-7", "heat/#"),
     }, "who is there and gets nothing is told, also of slow flows"
     assert [one.subscriber for one in on.late] == ["engine-7"]
+
+
+# -- a topic that dies while another shares its connection -----------------------------------------
+
+BOTH = {"smoke/1": 10.0, "heat/1": 4.0}
+
+
+def shared(wants: Sequence[str]) -> tuple[SiteView, Statistics]:
+    """All in one flow, of which heat comes."""
+    view = site_view("crew", rates=BOTH, wants=wants, flows=1)
+    ((_, flow),) = {(row.subscriber, row.flow) for row in view.prediction.subscriptions}
+    return view, report("crew", flow, "heat/1")
+
+
+def test_a_dead_topic_is_told_while_another_shares_its_flow() -> None:
+    view, heat = shared(["smoke/#", "heat/#"])
+    seen = look(view, {"crew": 0.5}, [heat])
+    assert [(one.filter, one.topics) for one in seen.silent] == [("smoke/#", ())]
+    assert seen.alerts[0].text == (
+        "nothing of smoke all reaches crew: 10 events a second were predicted"
+    )
+    assert [(one.filter, one.late_by_seconds) for one in seen.late] == [("smoke/#", None)]
+    assert seen.utility is not None
+    assert seen.utility.measured == pytest.approx(0.5)
+
+
+def test_a_dead_topic_is_told_while_a_wildcard_brings_others() -> None:
+    view, heat = shared(["#"])
+    seen = look(view, {"crew": 0.5}, [heat])
+    assert [(one.filter, one.topics) for one in seen.silent] == [("#", ("smoke/1",))]
+    assert seen.alerts[0].text == (
+        "nothing of smoke 1 reaches crew: 10 events a second were predicted"
+    )
+    assert seen.late == (), "something comes, and in time"
+    assert seen.utility is not None
+    assert seen.utility.measured == pytest.approx(log(1 + 4 / 14) / log(2))
+
+
+def test_a_topic_that_is_new_to_a_filter_is_waited_for() -> None:
+    view, heard = site_view("crew", rates=BOTH, wants=["#"]), LastHeard()
+    before = {topic: rate for topic, rate in view.published.items() if topic != "smoke/1"}
+    heard.plan(view.prediction.subscriptions, before, NOW)
+    plan(heard, view, NOW + 1000)
+    assert heard.silent_seconds("crew", "#", "smoke/1", NOW + 1010) == 10.0
+    assert heard.silent_seconds("crew", "#", "heat/1", NOW + 1010) == 1010.0
+
+
+def counted(per_second: float, seconds: float = 60.0) -> CountedRate:
+    return CountedRate(per_second=per_second, seconds=seconds)
+
+
+def test_declared_topics_that_are_not_published_are_quiet() -> None:
+    topics = QuietTopics()
+    declared = {"smoke/1": 10.0, "heat/1": 0.01, "gas/1": 5.0, "new/1": 1.0, "none/1": 0.0}
+    seen = {"smoke/1": counted(0.2), "heat/1": counted(0.0), "gas/1": counted(4.0)}
+    quiet = lambda at: [each.topic for each in topics.now(declared, seen, at)]  # noqa: E731
+    assert quiet(NOW) == ["smoke/1"]
+    assert quiet(NOW + 900) == ["smoke/1"]
+    assert quiet(NOW + 950) == ["smoke/1", "heat/1"], "slow ones are told later"
+    seen["heat/1"] = counted(1 / 60)
+    assert quiet(NOW + 960) == ["smoke/1"]
+    seen["heat/1"] = counted(0.0)
+    assert quiet(NOW + 970) == ["smoke/1"], "it was heard meanwhile"
+
+
+def test_what_is_not_published_is_urgent_by_what_it_is_worth() -> None:
+    view = site_view("crew", rates=BOTH)
+    quiet = [
+        QuietTopic(topic=topic, declared_per_second=1.0, counted_per_second=0.0)
+        for topic in ("smoke/1", "heat/1", "unwanted/1")
+    ]
+    rows = tuple(
+        replace(row, maximum_utility=row.maximum_utility * (0.1 if row.filter == "heat/#" else 1))
+        for row in view.prediction.subscriptions
+    )
+    view = replace(view, prediction=replace(view.prediction, subscriptions=rows))
+    found = {one.topic.topic: one.urgent for one in view.unpublished(quiet)}
+    assert found == {"smoke/1": True, "heat/1": False}

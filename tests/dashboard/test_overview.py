@@ -284,6 +284,17 @@ def test_the_overview_puts_it_all_together(chief: Client) -> None:
     assert chief.get("/v1/history?to_seconds=5").json == []
 
 
+def test_a_declared_topic_that_the_gateway_does_not_see_is_told(chief: Client) -> None:
+    mine = chief.get("/v1/subscribers/crew/configuration").json
+    (smoke,) = [each["flow"] for each in mine["flows"] if "smoke/#" in each["filters"]]
+    nothing = {**report(smoke, 0, 0, None, mine["version"]), "reporter": "gateway"}
+    nothing |= {"topics": [], "window_seconds": 600.0}
+    chief.ask("POST", "/v1/statistics", [nothing])
+    chief.register(subscriber("third", {"video/#": 1.0}, address="10.0.0.3"))  # plans anew
+    texts = {each["text"]: each["severity"] for each in chief.get("/v1/overview").json["alerts"]}
+    assert texts["smoke 1 is no longer published: 5 events a second are declared"] == "urgent"
+
+
 def test_a_loss_is_shown_before_a_plan_with_it_is_in_force(
     chief: Client, controller: FakeController
 ) -> None:
