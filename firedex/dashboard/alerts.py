@@ -5,7 +5,7 @@ lost bandwidth, or that has more to carry than it can. Nothing is left unsaid th
 silence a false all-clear: parts never heard of, and deliveries that were predicted and do not come.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -34,6 +34,7 @@ MUCH_SLOWER = 3.0
 SLOW_SECONDS = 0.05
 """Less than this is noise of the hosts, whatever was predicted."""
 FULL = 1.0
+HALF = 0.5
 LEAST_LOSS = 0.05
 """A link that has lost less of its bandwidth is as it was built."""
 RANKS = {"urgent": 0, "warning": 1, "note": 2}
@@ -85,8 +86,12 @@ def alerts(
     classes: Iterable[ClassNow],
     parts: Iterable[PartHealth],
     deliveries: Deliveries | None,
+    commanders: Set[str] = frozenset(),
 ) -> tuple[Alert, ...]:
-    """All there are to say; ``deliveries``: none while no plan is in force."""
+    """All there are to say; ``deliveries``: none while no plan is in force.
+
+    ``commanders``: the clients of command.
+    """
     said: list[Alert] = []
     if trouble is not None:
         text = f"the network does not follow the plan: {trouble.error}"
@@ -98,7 +103,7 @@ def alerts(
         wrong = link_trouble(link)
         if wrong and wrong.text not in explained:
             said.append(Alert(severity="warning", text=wrong.text, since=wrong.since))
-    said += _of_parts(parts)
+    said += _of_parts(parts, commanders)
     said += _of_classes(classes)
     return tuple(sorted(said, key=lambda alert: RANKS[alert.severity]))
 
@@ -123,15 +128,14 @@ def _of_lateness(late: Sequence[LateSubscription]) -> Iterable[Alert]:
         yield Alert(severity="urgent", text=f"{more} more filters miss their deadline")
 
 
-def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
-    silent, unheard = [], []
+def _of_parts(parts: Iterable[PartHealth], commanders: Set[str]) -> Iterable[Alert]:
+    clients = []
     for part in parts:
         name = part.part if part.part == part.kind else f"{part.kind} {part.part}"
         if part.state == "trouble":
             yield Alert(severity="urgent", text=f"{name}: {part.detail or 'not well'}")
         elif part.kind == "client":
-            silent += [part] if part.state == "stale" else []
-            unheard += [part] if part.state == "unknown" else []
+            clients.append(part)
         elif part.state == "stale":
             ago = seconds_text(part.seconds_ago or 0.0)
             yield Alert(severity="urgent", text=f"{name} has not been heard for {ago}")
@@ -139,15 +143,30 @@ def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
             yield Alert(severity="note", text=f"{name}: {part.detail}")
         elif part.state == "unknown":
             yield Alert(severity="warning", text=f"{name} has never been heard of")
-    for those, one, many in (
-        (silent, "is silent", "are silent"),
-        (unheard, "has never been heard of", "have never been heard of"),
-    ):
-        if those:
-            who = names_text([part.part for part in those])
-            how, whom = (many, "them") if len(those) > 1 else (one, "it")
-            text = f"{who} {how}: it is not known what reaches {whom}"
-            yield Alert(severity="warning", text=text)
+    yield from _of_clients(clients, commanders)
+
+
+def _of_clients(clients: Sequence[PartHealth], commanders: Set[str]) -> Iterable[Alert]:
+    """Urgent if half of them are silent, or one of command's."""
+    silent = [part.part for part in clients if part.state == "stale"]
+    silent.sort(key=lambda name: name not in commanders)
+    if silent:
+        everybody = len(silent) == len(clients)
+        half = len(silent) > 1 and len(silent) >= HALF * len(clients)
+        who = f"all {len(silent)} clients" if everybody and half else names_text(silent)
+        yield Alert(
+            severity="urgent" if everybody or half or silent[0] in commanders else "warning",
+            text=f"{who} {'are' if len(silent) > 1 else 'is'} silent: {_unknown(silent)}",
+        )
+    unheard = [part.part for part in clients if part.state == "unknown"]
+    if unheard:
+        have = "have" if len(unheard) > 1 else "has"
+        text = f"{names_text(unheard)} {have} never been heard of: {_unknown(unheard)}"
+        yield Alert(severity="warning", text=text)
+
+
+def _unknown(whom: Sequence[str]) -> str:
+    return f"it is not known what reaches {'them' if len(whom) > 1 else 'it'}"
 
 
 def _of_classes(classes: Iterable[ClassNow]) -> Iterable[Alert]:

@@ -116,6 +116,7 @@ def overview(
         classes=classes,
         late=tuple(late[:MOST_LATE]),
         late_in_all=len(late),
+        deadlines=view.deadlines(measured, silent),
         predicted_late=view.prediction.deadlines_missed,
         links=links,
         silent=tuple(
@@ -129,6 +130,7 @@ def overview(
             classes=classes,
             parts=parts,
             deliveries=deliveries,
+            commanders=view.commanders,
         ),
     )
 

@@ -3,7 +3,7 @@
 Made once for each configuration; what clients and switches say is laid over it every second.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from firedex.dashboard.link_shares import (
 )
 from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
-from firedex.wire.overview import LateSubscription, UtilityNow
+from firedex.wire.overview import DeadlinesNow, LateSubscription, UtilityNow
 from firedex_models.topic_index import TopicIndex
 from firedex_models.utility import UtilityColumns
 
@@ -34,6 +34,7 @@ __all__ = ["SiteView"]
 
 WORTHLESS = LinearUtility(weight=0.0)
 """Of what has been removed since it was planned for."""
+COMMAND = "command"
 NOBODY: Mapping[SubscriptionKey, float] = {}
 
 
@@ -64,6 +65,11 @@ class SiteView:
     def ways(self) -> Mapping[str, tuple[Port, ...]]:
         """The ports to each subscriber."""
         return ports_on_way(self.scenario)
+
+    @cached_property
+    def commanders(self) -> Set[str]:
+        """The subscribers of command."""
+        return {each.id for each in self.scenario.subscribers if each.role == COMMAND}
 
     @cached_property
     def published(self) -> Mapping[str, float]:
@@ -161,6 +167,23 @@ class SiteView:
             measured_subscriptions=len(known) if asked > 0 else 0,
             subscriptions=len(rows),
         )
+
+    def deadlines(
+        self,
+        measured: Mapping[FlowKey, FlowMeasurement],
+        silent: Mapping[SubscriptionKey, float] = NOBODY,
+    ) -> DeadlinesNow:
+        """How many there are, and of how many it was measured whether they are met."""
+        due = [row for row in self.prediction.subscriptions if row.deadline_seconds is not None]
+        known = sum(
+            silent.get((row.subscriber, row.filter), 0.0) >= 1
+            or (
+                (flow := measured.get((row.subscriber, row.flow))) is not None
+                and flow.delay_p95_seconds is not None
+            )
+            for row in due
+        )
+        return DeadlinesNow(subscriptions=len(due), measured_subscriptions=known)
 
     def late(
         self,

@@ -17,6 +17,7 @@ __all__ = [
     "ClassHistory",
     "ClassNow",
     "ClassShare",
+    "DeadlinesNow",
     "LateSubscription",
     "LinkNow",
     "Overview",
@@ -69,6 +70,14 @@ class UtilityNow:
     measured_timely: Probability | None = None
     measured_subscriptions: Count = 0
     subscriptions: Count = 0
+
+
+@value
+class DeadlinesNow:
+    """Subscriptions that have a deadline; of the measured ones it is known if they meet it."""
+
+    subscriptions: Count = 0
+    measured_subscriptions: Count = 0
 
 
 @value
@@ -172,6 +181,7 @@ class Overview:
     classes: tuple[ClassNow, ...] = ()
     late: tuple[LateSubscription, ...] = ()
     late_in_all: Count = 0
+    deadlines: DeadlinesNow | None = None
     predicted_late: Count = 0
     silent: tuple[SilentSubscription, ...] = ()
     links: tuple[LinkNow, ...] = ()

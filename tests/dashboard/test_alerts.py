@@ -132,9 +132,26 @@ def test_parts_that_are_silent_or_in_trouble() -> None:
     crowd = [
         PartHealth(part=f"c{n}", kind="client", state="stale", seconds_ago=40.0) for n in range(6)
     ]
-    assert said(parts=crowd) == ["c0 and 5 more are silent: it is not known what reaches them"]
-    ranks = [a.severity for a in alerts(**{**NOTHING, "parts": [silent], "deliveries": None})]
+    assert said(parts=crowd) == ["all 6 clients are silent: it is not known what reaches them"]
+    given = {**NOTHING, "parts": [well, silent], "deliveries": None}
+    ranks = [a.severity for a in alerts(**given)]
     assert ranks == ["warning", "note"], "above notes"
+
+
+@pytest.mark.parametrize(
+    ("silent", "well", "severity"),
+    [(1, 0, "urgent"), (1, 1, "warning"), (2, 2, "urgent"), (2, 3, "warning"), (9, 0, "urgent")],
+)
+def test_many_silent_clients_are_urgent(silent: int, well: int, severity: str) -> None:
+    parts = [
+        PartHealth(part=f"c{n}", kind="client", state="stale" if n < silent else "well")
+        for n in range(silent + well)
+    ]
+    (one,) = alerts(**{**NOTHING, "parts": parts})
+    assert one.severity == severity
+    (command,) = alerts(**{**NOTHING, "parts": parts, "commanders": {f"c{silent - 1}"}})
+    assert command.severity == "urgent"
+    assert command.text.startswith((f"c{silent - 1} ", "all "))
 
 
 def test_the_network_not_following_comes_first() -> None:

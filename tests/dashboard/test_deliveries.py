@@ -17,7 +17,7 @@ from firedex.dashboard.quiet_topics import CountedRate, QuietTopic, QuietTopics
 from firedex.dashboard.site_view import SiteView
 from firedex.planning import plan_scenario
 from firedex.wire import Configuration, Heartbeat, Scenario, Statistics, from_plain
-from firedex.wire.overview import Overview
+from firedex.wire.overview import DeadlinesNow, Overview
 from firedex.wire.service_api import KeptHeartbeat, ServiceStatus
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -272,6 +272,12 @@ def test_who_is_off_makes_no_statement() -> None:
     assert seen.late == seen.silent == ()
     assert seen.utility is not None
     assert (seen.utility.measured_subscriptions, seen.utility.subscriptions) == (2, 4)
+    assert seen.deadlines == DeadlinesNow(subscriptions=2, measured_subscriptions=1)
+    none = look(view, {"engine-7": 20.0, "crew": 20.0}, mine)
+    assert none.utility is not None
+    assert none.utility.measured is None
+    assert none.deadlines == DeadlinesNow(subscriptions=2, measured_subscriptions=0)
+    assert none.alerts[0].severity == "urgent", "nobody knows anything"
     never = look(view, {"crew": 0.5}, mine)
     assert never.silent == ()
     assert "engine-7 has never been heard of: it is not known what reaches it" in [
