@@ -11,6 +11,7 @@ from datetime import datetime
 
 from firedex.dashboard.delivery_alerts import Deliveries, delivery_alerts
 from firedex.dashboard.link_shares import Port
+from firedex.dashboard.plan_alerts import Unplanned, plan_alerts
 from firedex.dashboard.wording import (
     filter_words,
     loss_text,
@@ -37,6 +38,7 @@ FULL = 1.0
 HALF = 0.5
 LEAST_LOSS = 0.05
 """A link that has lost less of its bandwidth is as it was built."""
+NOTHING_WAITS = Unplanned()
 RANKS = {"urgent": 0, "warning": 1, "note": 2}
 
 
@@ -87,6 +89,7 @@ def alerts(
     parts: Iterable[PartHealth],
     deliveries: Deliveries | None,
     commanders: Set[str] = frozenset(),
+    unplanned: Unplanned = NOTHING_WAITS,
 ) -> tuple[Alert, ...]:
     """All there are to say; ``deliveries``: none while no plan is in force.
 
@@ -96,6 +99,7 @@ def alerts(
     if trouble is not None:
         text = f"the network does not follow the plan: {trouble.error}"
         said.append(Alert(severity="urgent", text=text, since=trouble.since))
+    said += plan_alerts(unplanned, trouble=trouble is not None)
     said += delivery_alerts(deliveries)
     said += _of_lateness(late)
     explained = {one.reason for one in late}

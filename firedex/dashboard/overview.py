@@ -16,6 +16,7 @@ from firedex.dashboard.flow_measurements import (
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.link_shares import Port, link_rows
+from firedex.dashboard.plan_alerts import Unplanned
 from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.dashboard.site_view import SiteView
 from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
@@ -42,11 +43,13 @@ class Told:
     """What the parts told the service lately: ``reports`` within ``window_seconds``.
 
     ``network``: as it was said to be last, whether or not a plan with it is in force.
-    ``quiet``: topics that are declared and hardly published.
+    ``registered``: the subscribers that want anything. ``quiet``: topics that are declared and
+    hardly published.
     """
 
     network: Network
     window_seconds: float = 30.0
+    registered: Sequence[str] = ()
     reports: Sequence[Statistics] = ()
     last_heard: LastHeard = field(default_factory=LastHeard)
     quiet: Sequence[QuietTopic] = ()
@@ -84,7 +87,13 @@ def overview(
     }
     if view is None:
         said = alerts(
-            trouble=status.trouble, late=(), links=(), classes=(), parts=parts, deliveries=None
+            trouble=status.trouble,
+            late=(),
+            links=(),
+            classes=(),
+            parts=parts,
+            deliveries=None,
+            unplanned=_unplanned(status, (), now_seconds),
         )
         return Overview(**common, alerts=said)  # type: ignore[arg-type]
     off = _off(parts, told.reports)
@@ -131,7 +140,24 @@ def overview(
             parts=parts,
             deliveries=deliveries,
             commanders=view.commanders,
+            unplanned=_unplanned(status, _not_planned_for(status, view, told), now_seconds),
         ),
+    )
+
+
+def _not_planned_for(status: ServiceStatus, view: SiteView, told: Told) -> Sequence[str]:
+    if status.in_force_version != view.configuration.version:
+        return ()  # a new plan has come meanwhile
+    return view.not_planned_for(told.registered)
+
+
+def _unplanned(status: ServiceStatus, subscribers: Sequence[str], now_seconds: float) -> Unplanned:
+    since = status.pending_since
+    return Unplanned(
+        changes=status.pending_changes,
+        since=since,
+        waiting_seconds=now_seconds - since.timestamp() if since else 0.0,
+        subscribers=subscribers,
     )
 
 

@@ -71,6 +71,14 @@ class SiteView:
         """The subscribers of command."""
         return {each.id for each in self.scenario.subscribers if each.role == COMMAND}
 
+    def not_planned_for(self, registered: Iterable[str]) -> list[str]:
+        """Those that have no place in it."""
+        return [name for name in registered if name not in self._planned_for]
+
+    @cached_property
+    def _planned_for(self) -> Set[str]:
+        return {row.subscriber for row in self.prediction.subscriptions}
+
     @cached_property
     def published(self) -> Mapping[str, float]:
         """Events a second of each topic, as planned with."""

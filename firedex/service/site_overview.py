@@ -85,6 +85,7 @@ class SiteOverview:
     def _make(self, observed: Observed) -> Overview:
         service, now = self._service, time.time()
         reports = ReportStore(service.database)
+        registered = self._registered()  # before the plan is looked at: it must have them all
         view = self._present_view()
         latest = reports.latest_of_clients(now - LIVE_SECONDS)
         self._listen(reports, latest, view, now)
@@ -97,6 +98,7 @@ class SiteOverview:
             Told(
                 network=network,
                 window_seconds=LIVE_SECONDS,
+                registered=registered,
                 reports=[each for _, each in latest],
                 last_heard=self._last_heard,
                 quiet=self._quiet_now(now),
@@ -106,6 +108,12 @@ class SiteOverview:
             ),
             now,
         )
+
+    def _registered(self) -> list[str]:
+        column = tables.registration.c
+        wanting = select(column.id).where(column.kind == "subscriber", column.wants > 0)
+        with self._service.database.reading() as connection:
+            return list(connection.execute(wanting.order_by(column.first_change)).scalars())
 
     def _listen(
         self,

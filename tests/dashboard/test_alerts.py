@@ -8,6 +8,7 @@ import pytest
 from firedex.dashboard.alerts import LinkTrouble, alerts, link_trouble, with_reasons
 from firedex.dashboard.delivery_alerts import Deliveries, Unpublished
 from firedex.dashboard.delivery_gaps import ShortFlow, Silence
+from firedex.dashboard.plan_alerts import Unplanned
 from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.dashboard.wording import filter_words, loss_text, rate_text, seconds_text
 from firedex.wire.overview import (
@@ -160,6 +161,26 @@ def test_the_network_not_following_comes_first() -> None:
     )
     texts = said(trouble=trouble, late=[late()])
     assert texts[0] == "the network does not follow the plan: 503 not connected core since 14:02"
+
+
+def test_changes_that_no_plan_follows_are_said() -> None:
+    def waits(changes: int, seconds: float, *who: str, trouble: Any = None) -> list[str]:
+        waiting = Unplanned(changes=changes, since=SINCE, waiting_seconds=seconds, subscribers=who)
+        return said(unplanned=waiting, trouble=trouble)
+
+    assert waits(1, 9.0) == []
+    assert waits(1, 11.0) == ["a change is not planned yet since 14:02"]
+    assert waits(3, 11.0, "crew-8", "crew-9") == [
+        "3 changes are not planned yet, nothing is for crew-8 and 1 more since 14:02"
+    ]
+    assert waits(0, 0.0, "crew-8", "crew-9") == ["crew-8 and 1 more are in no plan"]
+    refused = PushTrouble(error="503", since=SINCE, attempts=3, next_attempt_seconds=2.0)
+    assert len(waits(1, 11.0, trouble=refused)) == 1, "it is said why"
+    severities = [
+        alerts(**{**NOTHING, "unplanned": Unplanned(changes=1, waiting_seconds=s)})[0].severity
+        for s in (30.0, 90.0)
+    ]
+    assert severities == ["warning", "urgent"]
 
 
 def test_a_class_much_slower_than_predicted() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import log
 from typing import Any
 
@@ -238,7 +238,13 @@ STATUS = ServiceStatus(
 )
 
 
-def look(view: SiteView, beats: dict[str, float], reports: Sequence[Statistics]) -> Overview:
+def look(
+    view: SiteView,
+    beats: dict[str, float],
+    reports: Sequence[Statistics],
+    status: ServiceStatus = STATUS,
+    **more: Any,
+) -> Overview:
     """The site two minutes after the plan came into force; clients were heard so long ago."""
     heard = LastHeard()
     plan(heard, view, NOW)
@@ -253,9 +259,13 @@ def look(view: SiteView, beats: dict[str, float], reports: Sequence[Statistics])
         for name, ago in beats.items()
     ]
     told = Told(
-        network=view.scenario.network, reports=reports, heartbeats=heartbeats, last_heard=heard
+        network=view.scenario.network,
+        reports=reports,
+        heartbeats=heartbeats,
+        last_heard=heard,
+        **more,
     )
-    return overview(STATUS, view, view.scenario.network, told, NOW + 120)
+    return overview(status, view, view.scenario.network, told, NOW + 120)
 
 
 def test_who_is_off_makes_no_statement() -> None:
@@ -289,6 +299,23 @@ def test_who_is_off_makes_no_statement() -> None:
         ("engine-7", "heat/#"),
     }, "who is there and gets nothing is told, also of slow flows"
     assert [one.subscriber for one in on.late] == ["engine-7"]
+
+
+def test_who_waits_for_a_plan_is_named() -> None:
+    view = site_view("crew")
+
+    def said(registered: list[str], **changes: Any) -> list[str]:
+        seen = look(view, {"crew": 0.5}, [], replace(STATUS, **changes), registered=registered)
+        return [alert.text for alert in seen.alerts if "plan" in alert.text]
+
+    made = {"pending_changes": 1, "pending_since": WHEN + timedelta(seconds=100)}
+    before = said(["crew"])
+    assert said(["crew"], **made)[0] == "a change is not planned yet"
+    assert said(["crew", "late"], **made)[0] == "a change is not planned yet, nothing is for late"
+    just = {**made, "pending_since": WHEN + timedelta(seconds=115)}
+    assert said(["crew", "late"], **just) == before, "a plan takes a moment"
+    assert said(["crew", "late"])[0] == "late is in no plan"
+    assert said(["crew", "late"], in_force_version=2) == before, "another plan has come meanwhile"
 
 
 # -- a topic that dies while another shares its connection -----------------------------------------

@@ -295,6 +295,17 @@ def test_a_declared_topic_that_the_gateway_does_not_see_is_told(chief: Client) -
     assert texts["smoke 1 is no longer published: 5 events a second are declared"] == "urgent"
 
 
+def test_since_when_changes_wait_is_known(chief: Client, controller: FakeController) -> None:
+    assert chief.get("/v1/status").json["pending_since"] is None
+    controller.ready.clear()
+    chief.register(subscriber("third", {"video/#": 1.0}, address="10.0.0.3"), wait=0)
+    (made, *_) = chief.get("/v1/audit").json
+    assert chief.get("/v1/status").json["pending_since"] == made["at"]
+    controller.ready.set()
+    wait_until(lambda: chief.get("/v1/status").json["pending_since"] is None, "a plan")
+    assert not [a for a in chief.get("/v1/overview").json["alerts"] if "no plan" in a["text"]]
+
+
 def test_a_loss_is_shown_before_a_plan_with_it_is_in_force(
     chief: Client, controller: FakeController
 ) -> None:

@@ -43,7 +43,7 @@ function figures(now) {
     shown("Utility in time", worth(utility?.measured_timely, utility?.predicted_timely, utility), "utility-timely"),
     shown("Miss their deadline", missed(now.late_in_all, now.deadlines), "late-count"),
     figure("Plan", now.version || "none",
-      now.pending_changes ? `${now.pending_changes} changes to come` : now.in_force_since ? `in force since ${clock(now.in_force_since)}` : "none is in force", "", "plan-version"),
+      now.pending_changes ? `${now.pending_changes} change${now.pending_changes === 1 ? "" : "s"} to come` : now.in_force_since ? `in force since ${clock(now.in_force_since)}` : "none is in force", "", "plan-version"),
   ];
 }
 /* Said with the time of the one who reads it. */
