@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from firedex.dashboard.alert_groups import by_name, few_of_each
 from firedex.dashboard.delivery_alerts import Deliveries, delivery_alerts
 from firedex.dashboard.link_shares import Port
 from firedex.dashboard.plan_alerts import Unplanned, plan_alerts
@@ -18,6 +19,7 @@ from firedex.dashboard.wording import (
     names_text,
     seconds_text,
     share_text,
+    short,
 )
 from firedex.wire.overview import (
     Alert,
@@ -30,7 +32,6 @@ from firedex.wire.service_api import PushTrouble
 
 __all__ = ["LinkTrouble", "alerts", "link_trouble", "with_reasons"]
 
-MOST_LATE_ALERTS = 5
 MUCH_SLOWER = 3.0
 SLOW_SECONDS = 0.05
 """Less than this is noise of the hosts, whatever was predicted."""
@@ -113,29 +114,29 @@ def alerts(
 
 
 def _of_lateness(late: Sequence[LateSubscription]) -> Iterable[Alert]:
-    """One for each filter; its worst subscriber speaks for the others."""
-    worst: dict[str, LateSubscription] = {}
-    whose: dict[str, list[str]] = {}
-    for one in late:
-        worst.setdefault(one.filter, one)
-        whose.setdefault(one.filter, []).append(one.subscriber)
-    for name, one in list(worst.items())[:MOST_LATE_ALERTS]:
+    """One for each filter; the first of its subscribers speaks for the others."""
+    groups = by_name((one.filter, one) for one in late)
+    said = few_of_each([(name, those[0].subscriber) for name, those in groups.items()])
+    for name in said:
+        one = groups[name][0]
         how = "does not arrive"
         if one.late_by_seconds is not None:
             predicted = "" if one.delay_p95_seconds is not None else "predicted to be "
             how = f"is {predicted}{seconds_text(one.late_by_seconds)} late"
         why = f": {one.reason}" if one.reason else ""
-        text = f"{filter_words(name)} {how} for {names_text(whose[name])}{why}"
+        whom = names_text([each.subscriber for each in groups[name]])
+        text = f"{filter_words(name)} {how} for {whom}{why}"
         yield Alert(severity="urgent", text=text, since=one.reason_since)
-    if len(worst) > MOST_LATE_ALERTS:
-        more = len(worst) - MOST_LATE_ALERTS
-        yield Alert(severity="urgent", text=f"{more} more filters miss their deadline")
+    more = len(groups) - len(said)
+    if more:
+        misses = "filter misses its" if more == 1 else "filters miss their"
+        yield Alert(severity="urgent", text=f"{more} more {misses} deadline")
 
 
 def _of_parts(parts: Iterable[PartHealth], commanders: Set[str]) -> Iterable[Alert]:
     clients = []
     for part in parts:
-        name = part.part if part.part == part.kind else f"{part.kind} {part.part}"
+        name = part.part if part.part == part.kind else f"{part.kind} {short(part.part)}"
         if part.state == "trouble":
             yield Alert(severity="urgent", text=f"{name}: {part.detail or 'not well'}")
         elif part.kind == "client":

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from firedex.dashboard.alert_groups import by_name, few_of_each
 from firedex.dashboard.delivery_gaps import ShortFlow, Silence
 from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.dashboard.wording import (
@@ -85,27 +86,29 @@ def _of_publishers(those: Sequence[Unpublished]) -> Iterable[Alert]:
         yield Alert(severity="urgent" if one.urgent else "warning", text=text)
     rest = ordered[MOST_ALERTS:]
     if rest:
-        text = f"{len(rest)} more topics are no longer published"
+        topics = "topic is" if len(rest) == 1 else "topics are"
+        text = f"{len(rest)} more {topics} no longer published"
         yield Alert(severity="urgent" if rest[0].urgent else "warning", text=text)
 
 
 def _of_silence(silent: Sequence[Silence]) -> Iterable[Alert]:
     """By class where nothing of it reaches somebody, else by filter or topic; most worth first."""
     classes: dict[int, list[Silence]] = {}
-    parts: dict[str, list[Silence]] = {}
     for one in silent:
         if one.of_class:
             classes.setdefault(one.priority, []).append(one)
-            continue
-        for name in one.topics or (one.filter,):
-            parts.setdefault(name, []).append(one)
     for priority, those in sorted(classes.items()):
         yield _silence_alert(f"class {priority}", those)
-    for name, those in list(parts.items())[:MOST_ALERTS]:
-        yield _silence_alert(filter_words(name), those)
-    if len(parts) > MOST_ALERTS:
-        more = len(parts) - MOST_ALERTS
-        yield Alert(severity="urgent", text=f"nothing comes of {more} more filters or topics")
+    parts = by_name(
+        (name, one) for one in silent if not one.of_class for name in one.topics or (one.filter,)
+    )
+    said = few_of_each([(name, those[0].subscriber) for name, those in parts.items()])
+    for name in said:
+        yield _silence_alert(filter_words(name), parts[name])
+    more = len(parts) - len(said)
+    if more:
+        what = "filter or topic" if more == 1 else "filters or topics"
+        yield Alert(severity="urgent", text=f"nothing comes of {more} more {what}")
 
 
 def _silence_alert(what: str, those: Sequence[Silence]) -> Alert:

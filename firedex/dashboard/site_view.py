@@ -198,10 +198,20 @@ class SiteView:
         measured: Mapping[FlowKey, FlowMeasurement],
         silent: Mapping[SubscriptionKey, float] = NOBODY,
     ) -> list[LateSubscription]:
-        """Those that miss their deadline, the latest first; what never comes is before all."""
-        found = list(_late_ones(self.prediction.subscriptions, measured, silent))
-        found.sort(key=lambda one: (one.late_by_seconds is not None, -(one.late_by_seconds or 0.0)))
-        return found
+        """Those that miss their deadline, by the utility that they were granted, then the latest.
+
+        What a client reports is its own affair: it must not come before what others are worth.
+        """
+        found = [
+            (
+                -row.maximum_utility,
+                one.late_by_seconds is not None,
+                -(one.late_by_seconds or 0.0),
+                one,
+            )
+            for row, one in _late_ones(self.prediction.subscriptions, measured, silent)
+        ]
+        return [one for *_, one in sorted(found, key=lambda each: each[:3])]
 
 
 def _share(part: float, whole: float) -> float:
@@ -218,7 +228,7 @@ def _late_ones(
     rows: Iterable[SubscriptionPrediction],
     measured: Mapping[FlowKey, FlowMeasurement],
     silent: Mapping[SubscriptionKey, float],
-) -> Iterable[LateSubscription]:
+) -> Iterable[tuple[SubscriptionPrediction, LateSubscription]]:
     for row in rows:
         deadline = row.deadline_seconds
         if deadline is None:
@@ -231,7 +241,7 @@ def _late_ones(
         if p95 is not None and p95 <= deadline:
             continue  # what is measured counts for more than what is predicted
         delay = p95 if p95 is not None or gone else row.delay_p95_seconds
-        yield LateSubscription(
+        late = LateSubscription(
             subscriber=row.subscriber,
             filter=row.filter,
             priority=row.priority,
@@ -241,3 +251,4 @@ def _late_ones(
             late_by_seconds=None if delay is None else max(delay - deadline, 0.0),
             reason=row.reason if delay is None and not gone else None,
         )
+        yield row, late

@@ -107,10 +107,28 @@ def test_how_lateness_is_said(changes: dict[str, Any], words: str) -> None:
 def test_many_subscribers_of_a_filter_are_one_alert_and_many_filters_are_counted() -> None:
     crowd = [late(subscriber=f"crew-{n}") for n in range(3)]
     assert said(late=crowd) == ["floor 7 smoke is 1.2 s late for crew-0 and 2 more"]
-    many = [late(filter=f"floor/{n}/smoke") for n in range(8)]
+    many = [late(filter=f"floor/{n}/smoke", subscriber=f"crew-{n}") for n in range(8)]
     texts = said(late=many)
     assert len(texts) == 6
     assert texts[-1] == "3 more filters miss their deadline"
+
+
+def test_one_subscriber_s_alerts_leave_room_for_others() -> None:
+    many = [late(filter=f"x/{n}", subscriber="evil") for n in range(8)]
+    texts = said(late=[*many, late(subscriber="command")])
+    assert [text.rpartition(" for ")[2] for text in texts[:3]] == ["evil", "evil", "command"]
+    assert texts[3:] == ["6 more filters miss their deadline"]
+    silent = [silence(0, 4.0, of_class=False, filter=f"x/{n}") for n in range(4)]
+    texts = said(deliveries=Deliveries(measured=True, silent=silent, **GIVEN))
+    assert (len(texts), texts[-1]) == (3, "nothing comes of 2 more filters or topics")
+
+
+def test_a_name_does_not_speak_for_the_dashboard() -> None:
+    assert filter_words("Nothing to say: all is well") == '"Nothing to say: all is well"'
+    assert filter_words("x" * 3000) == "x" * 59 + "…"
+    assert len(filter_words("a b" * 3000)) == 62
+    assert filter_words("floor/\u202e7") == "floor \N{REPLACEMENT CHARACTER}7"
+    assert said(late=[late(subscriber="y" * 128)])[0].endswith(f"late for {'y' * 59}…")
 
 
 def test_links_without_late_subscriptions_warn_by_themselves() -> None:

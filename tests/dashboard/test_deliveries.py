@@ -169,6 +169,20 @@ def test_what_never_comes_is_late_and_worth_nothing() -> None:
     assert view.forecasts[smoke].delivered_per_second == pytest.approx(10.0)
 
 
+def test_what_is_worth_more_comes_before_what_is_later() -> None:
+    view = site_view("crew", "evil")
+    rows = tuple(
+        replace(row, maximum_utility=0.001 if row.subscriber == "evil" else 10.0)
+        for row in view.prediction.subscriptions
+    )
+    view = replace(view, prediction=replace(view.prediction, subscriptions=rows))
+    measured = {
+        flow_of(view, who, "smoke/#"): replace(came(50), delay_p95_seconds=p95)
+        for who, p95 in (("crew", 6.0), ("evil", 1e6))
+    }
+    assert [one.subscriber for one in view.late(measured)] == ["crew", "evil"]
+
+
 def test_utility_in_time_is_predicted_and_measured_by_one_rule() -> None:
     """All that a subscription is worth if its deadline is met, and nothing otherwise."""
     view = site_view("crew")
