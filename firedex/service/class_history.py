@@ -11,6 +11,7 @@ from firedex.service import tables
 from firedex.service.database import Database
 from firedex.wire import Statistics
 from firedex.wire.overview import ClassHistory
+from firedex.wire.reports import numbered_events
 
 __all__ = ["STEP_SECONDS", "count_in", "history", "step_seconds"]
 
@@ -26,6 +27,7 @@ class _Counted:
 
     version: int = 0
     delivered: int = 0
+    numbered: int = 0
     missing: int = 0
     timed: int = 0
     delay_sum_seconds: float = 0.0
@@ -35,7 +37,8 @@ class _Counted:
         delivered = _bounded(sum(count.delivered_events or 0 for count in report.topics))
         self.version = max(self.version, report.configuration_version)
         self.delivered = _bounded(self.delivered + delivered)
-        missing = sum(count.missing_events or 0 for count in report.topics)
+        numbered, missing = numbered_events(report.topics)
+        self.numbered = _bounded(self.numbered + numbered)
         self.missing = _bounded(self.missing + missing)
         if report.delay_mean_seconds is not None:
             self.timed = _bounded(self.timed + delivered)
@@ -84,6 +87,7 @@ def _write(connection: Connection, at: float, priority: int, counted: _Counted) 
         .values(
             version=max(known.version, counted.version),
             delivered=_bounded(known.delivered + counted.delivered),
+            numbered=_bounded(known.numbered + counted.numbered),
             missing=_bounded(known.missing + counted.missing),
             timed=_bounded(known.timed + counted.timed),
             delay_sum_seconds=known.delay_sum_seconds + counted.delay_sum_seconds,
@@ -103,7 +107,7 @@ def history(
     step = (cast(_column.at_seconds, BigInteger) // length).label("step")
     total = {
         name: func.sum(cast(_column[name], Float)).label(name)
-        for name in ("delivered", "missing", "timed", "delay_sum_seconds")
+        for name in ("delivered", "numbered", "missing", "timed", "delay_sum_seconds")
     }
     chosen = (
         select(
@@ -126,12 +130,17 @@ def history(
             priority=row.priority,
             configuration_version=row.version,
             delivered_events=_bounded(int(row.delivered)),
-            missing_events=_bounded(int(row.missing)) if row.timed or row.missing else None,
+            missing_events=_bounded(int(row.missing)) if row.numbered or row.missing else None,
+            success_rate=_share(row.numbered, row.numbered + row.missing),
             delay_mean_seconds=row.delay_sum_seconds / row.timed if row.timed else None,
             delay_p95_seconds=row.delay_p95_seconds,
         )
         for row in rows
     ]
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
 def step_seconds(seconds: float, most_steps: int) -> int:

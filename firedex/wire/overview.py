@@ -226,7 +226,8 @@ class SwitchView:
 class ClassHistory:
     """What clients measured of one class within some seconds.
 
-    ``missing_events``: None where publishers do not number their events.
+    ``missing_events`` and ``success_rate`` are of numbered events alone; None where publishers do
+    not number theirs.
     """
 
     at: datetime
@@ -235,5 +236,6 @@ class ClassHistory:
     configuration_version: Count
     delivered_events: Count
     missing_events: Count | None = None
+    success_rate: Probability | None = None
     delay_mean_seconds: Amount | None = None
     delay_p95_seconds: Amount | None = None

@@ -356,6 +356,26 @@ def test_what_one_client_claims_stops_nobody_s_history(chief: Client) -> None:
     assert all(step["delivered_events"] <= 2**53 for step in answer.json)
 
 
+def test_now_and_history_agree_on_success(chief: Client) -> None:
+    mine = chief.get("/v1/subscribers/crew/configuration").json
+    told = report(mine["flows"][0]["flow"], 25, 25, 0.25, mine["version"])
+    told["topics"].append({"topic": "smoke/foreign", "delivered_events": 450})
+    chief.ask("POST", "/v1/statistics", [told])
+    (now,) = [
+        each["success_rate"]
+        for each in chief.get("/v1/overview").json["classes"]
+        if each["success_rate"] is not None
+    ]
+    (step,) = chief.get("/v1/history").json
+    assert (step["delivered_events"], step["missing_events"]) == (475, 25)
+    assert step["success_rate"] == now == 0.5, "of numbered events alone"
+    told["topics"] = told["topics"][1:]
+    other = {**told, "flow": mine["flows"][1]["flow"]}
+    chief.ask("POST", "/v1/statistics", [other])
+    unknown = chief.get("/v1/history").json[-1]
+    assert (unknown["missing_events"], unknown["success_rate"]) == (None, None)
+
+
 def test_a_long_history_comes_in_longer_steps(chief: Client, running: RunningService) -> None:
     assert [step_seconds(s, 300) for s in (600, 3000, 3600, 86400)] == [10, 10, 20, 290]
     told = from_plain(Statistics, report(0, 90, 10, 0.1))
