@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from firedex.dashboard.flow_measurements import FlowKey, FlowMeasurement
+from firedex.dashboard.flow_measurements import FlowForecast, FlowKey, FlowMeasurement
 from firedex.wire import SubscriptionPrediction
 
 __all__ = [
-    "FlowForecast",
     "ShortFlow",
     "Silence",
     "SubscriptionKey",
     "TopicShare",
     "forecasts",
+    "offered_in_vain",
     "short_flows",
     "silences",
 ]
@@ -32,22 +32,6 @@ DEVIATIONS = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowForecast:
-    """What is predicted for all subscriptions of a flow together."""
-
-    priority: int
-    offered_per_second: float
-    delivered_per_second: float
-
-    @property
-    def success_rate(self) -> float:
-        """Of what is offered."""
-        if self.offered_per_second <= 0:
-            return 1.0
-        return min(self.delivered_per_second / self.offered_per_second, 1.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
     """Nothing comes of a subscription, or (``topics``) of these that it matches.
 
@@ -60,6 +44,7 @@ class Silence:
     flow: int
     priority: int
     worth: float
+    offered_per_second: float
     expected_per_second: float
     topics: tuple[str, ...] = ()
     part: float = 1.0
@@ -147,10 +132,26 @@ def _silence(
         flow=row.flow,
         priority=row.priority,
         worth=row.maximum_utility,
+        offered_per_second=row.offered_events_per_second * part,
         expected_per_second=rate * part,
         topics=topics,
         part=min(part, 1.0),
     )
+
+
+def offered_in_vain(
+    silent: Iterable[Silence], measured: Mapping[FlowKey, FlowMeasurement]
+) -> dict[int, float]:
+    """Events a second of each class that are offered and of which nothing comes.
+
+    Without those that clients miss by their numbers, and that are counted so.
+    """
+    found: dict[int, float] = {}
+    for one in silent:
+        seen = measured.get((one.subscriber, one.flow))
+        if seen is None or seen.delivered or not seen.missing:
+            found[one.priority] = found.get(one.priority, 0.0) + one.offered_per_second
+    return found
 
 
 def short_flows(

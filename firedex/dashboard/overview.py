@@ -6,7 +6,7 @@ from datetime import datetime
 
 from firedex.dashboard.alerts import alerts, link_trouble, with_reasons
 from firedex.dashboard.delivery_alerts import Deliveries
-from firedex.dashboard.delivery_gaps import short_flows, silences
+from firedex.dashboard.delivery_gaps import Silence, offered_in_vain, short_flows, silences
 from firedex.dashboard.flow_measurements import (
     FlowKey,
     FlowMeasurement,
@@ -23,7 +23,7 @@ from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
 from firedex.wire.overview import Overview, PartHealth, SilentSubscription
 from firedex.wire.service_api import KeptHeartbeat, ServiceStatus
 
-__all__ = ["Observed", "Told", "overview"]
+__all__ = ["Observed", "Told", "overview", "silent_offers"]
 
 MOST_LATE = 100
 
@@ -97,12 +97,10 @@ def overview(
         )
         return Overview(**common, alerts=said)  # type: ignore[arg-type]
     off = _off(parts, told.reports)
-    measured = {
-        key: flow
-        for key, flow in flow_measurements(told.reports, view.configuration.version).items()
-        if key[0] not in off
-    }
-    classes = class_rows(view.prediction.classes, view.priorities, measured)
+    measured = _measured(view, told, off)
+    deliveries = _deliveries(view, measured, told, off, now_seconds)
+    in_vain = offered_in_vain(deliveries.silent, measured)
+    classes = class_rows(view.prediction.classes, view.forecasts, measured, in_vain)
     links = link_rows(
         told.network,
         built,
@@ -116,7 +114,6 @@ def overview(
         for link in links
         if (trouble := link_trouble(link)) is not None
     }
-    deliveries = _deliveries(view, measured, told, off, now_seconds)
     silent = {(one.subscriber, one.filter): one.part for one in deliveries.silent}
     late = with_reasons(view.late(measured, silent), view.ways, troubles)
     return Overview(
@@ -143,6 +140,14 @@ def overview(
             unplanned=_unplanned(status, _not_planned_for(status, view, told), now_seconds),
         ),
     )
+
+
+def silent_offers(view: SiteView, told: Told, now_seconds: float) -> Mapping[int, float]:
+    """Events a second of each class that are offered to somebody, and of which nothing comes."""
+    clients = heartbeat_health(told.heartbeats, [s.id for s in view.scenario.subscribers])
+    off = _off(clients, told.reports)
+    measured = _measured(view, told, off)
+    return offered_in_vain(_silences(view, measured, told, off, now_seconds), measured)
 
 
 def _not_planned_for(status: ServiceStatus, view: SiteView, told: Told) -> Sequence[str]:
@@ -172,18 +177,22 @@ def _off(parts: Iterable[PartHealth], reports: Iterable[Statistics]) -> Set[str]
     }
 
 
-def _deliveries(
+def _measured(view: SiteView, told: Told, off: Set[str]) -> Mapping[FlowKey, FlowMeasurement]:
+    found = flow_measurements(told.reports, view.configuration.version)
+    return {key: flow for key, flow in found.items() if key[0] not in off}
+
+
+def _silences(
     view: SiteView,
     measured: Mapping[FlowKey, FlowMeasurement],
     told: Told,
     off: Set[str],
     now_seconds: float,
-) -> Deliveries:
+) -> Sequence[Silence]:
     def silent_seconds(subscriber: str, name: str, topic: str) -> float:
         return told.last_heard.silent_seconds(subscriber, name, topic, now_seconds)
 
-    predicted = view.forecasts
-    silent = silences(
+    return silences(
         view.prediction.subscriptions,
         measured,
         view.topics_of,
@@ -191,6 +200,17 @@ def _deliveries(
         least_seconds=told.window_seconds,
         off=off,
     )
+
+
+def _deliveries(
+    view: SiteView,
+    measured: Mapping[FlowKey, FlowMeasurement],
+    told: Told,
+    off: Set[str],
+    now_seconds: float,
+) -> Deliveries:
+    predicted = view.forecasts
+    silent = _silences(view, measured, told, off, now_seconds)
     return Deliveries(
         measured=bool(measured),
         predicted_per_second=sum(each.delivered_per_second for each in predicted.values()),

@@ -11,12 +11,11 @@ import numpy as np
 
 from firedex.dashboard.delivery_alerts import Unpublished
 from firedex.dashboard.delivery_gaps import (
-    FlowForecast,
     SubscriptionKey,
     TopicShare,
     forecasts,
 )
-from firedex.dashboard.flow_measurements import FlowKey, FlowMeasurement
+from firedex.dashboard.flow_measurements import FlowForecast, FlowKey, FlowMeasurement
 from firedex.dashboard.link_shares import (
     Port,
     Shares,
@@ -45,11 +44,6 @@ class SiteView:
     configuration: Configuration
     prediction: Prediction
     scenario: Scenario
-
-    @cached_property
-    def priorities(self) -> Mapping[FlowKey, int]:
-        """The class of each flow."""
-        return {(flow.subscriber, flow.flow): flow.priority for flow in self.configuration.flows}
 
     @cached_property
     def forecasts(self) -> Mapping[FlowKey, FlowForecast]:

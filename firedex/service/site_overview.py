@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -11,11 +12,12 @@ from sqlalchemy import select
 
 from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.link_shares import Port
-from firedex.dashboard.overview import Observed, Told, overview
+from firedex.dashboard.overview import Observed, Told, overview, silent_offers
 from firedex.dashboard.quiet_topics import CountedRate, QuietTopic, QuietTopics
 from firedex.dashboard.site_view import SiteView
 from firedex.service import tables
 from firedex.service.change_ledger import last_change
+from firedex.service.class_history import STEP_SECONDS, count_missing
 from firedex.service.configuration_store import InForce
 from firedex.service.database import Database
 from firedex.service.network_watch import NetworkWatch
@@ -71,6 +73,7 @@ class SiteOverview:
         self._view: tuple[int, SiteView | None] = (0, None)
         self._last_heard, self._listened_at, self._listened_to = LastHeard(), 0.0, 0
         self._quiet_topics, self._quiet = QuietTopics(), (0.0, tuple[QuietTopic, ...]())
+        self._silence_noted_at = 0.0
         self._last: tuple[float, Overview] | None = None
 
     def now(self) -> Overview:
@@ -84,30 +87,48 @@ class SiteOverview:
 
     def _make(self, observed: Observed) -> Overview:
         service, now = self._service, time.time()
-        reports = ReportStore(service.database)
         registered = self._registered()  # before the plan is looked at: it must have them all
         view = self._present_view()
+        told = replace(
+            self._told(view, now),
+            registered=registered,
+            quiet=self._quiet_now(now),
+            observed=observed,
+            reduced_since=self._reduced_since(),
+        )
+        return overview(service.status(), view, service.site.network, told, now)
+
+    def _told(self, view: SiteView | None, now: float) -> Told:
+        service = self._service
+        reports = ReportStore(service.database)
         latest = reports.latest_of_clients(now - LIVE_SECONDS)
         self._listen(reports, latest, view, now)
         with service.database.reading() as connection:
             network = setting(connection, "network", Network) or service.site.network
-        return overview(
-            service.status(),
-            view,
-            service.site.network,
-            Told(
-                network=network,
-                window_seconds=LIVE_SECONDS,
-                registered=registered,
-                reports=[each for _, each in latest],
-                last_heard=self._last_heard,
-                quiet=self._quiet_now(now),
-                heartbeats=reports.heartbeats(),
-                observed=observed,
-                reduced_since=self._reduced_since(),
-            ),
-            now,
+        return Told(
+            network=network,
+            window_seconds=LIVE_SECONDS,
+            reports=[each for _, each in latest],
+            last_heard=self._last_heard,
+            heartbeats=reports.heartbeats(),
         )
+
+    def note_silence(self) -> None:
+        """Once for each step of history, what does not come and nobody reports goes into it."""
+        if time.time() - self._silence_noted_at < STEP_SECONDS:
+            return
+        with self._lock:
+            now = time.time()
+            seconds, view = now - self._silence_noted_at, self._present_view()
+            if seconds < STEP_SECONDS:
+                return
+            self._silence_noted_at = now
+            silent = silent_offers(view, self._told(view, now), now) if view else {}
+        if view is None or not silent or seconds > LIVE_SECONDS:
+            return  # nobody was there to say that nothing came
+        missing = {priority: rate * seconds for priority, rate in silent.items()}
+        with self._service.database.writing() as connection:
+            count_missing(connection, missing, view.configuration.version, now)
 
     def _registered(self) -> list[str]:
         column = tables.registration.c

@@ -278,6 +278,7 @@ def silence(flow: int, expected: float, **changes: Any) -> Silence:
         "flow": flow,
         "priority": flow,
         "worth": 1.0,
+        "offered_per_second": expected,
         "expected_per_second": expected,
         "of_class": True,
     }

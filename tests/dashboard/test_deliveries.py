@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from service_site import publisher, subscriber
 
-from firedex.dashboard.delivery_gaps import FlowForecast, short_flows, silences
-from firedex.dashboard.flow_measurements import FlowMeasurement
+from firedex.dashboard.delivery_gaps import short_flows, silences
+from firedex.dashboard.flow_measurements import FlowForecast, FlowMeasurement
 from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.overview import Told, overview
 from firedex.dashboard.quiet_topics import CountedRate, QuietTopic, QuietTopics

@@ -16,12 +16,17 @@ from service_site import (
     wait_until,
 )
 
-from firedex.dashboard.flow_measurements import FlowMeasurement, class_rows, flow_measurements
+from firedex.dashboard.flow_measurements import (
+    FlowForecast,
+    FlowMeasurement,
+    class_rows,
+    flow_measurements,
+)
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.link_shares import link_rows, planned_shares
 from firedex.planning import plan_scenario
-from firedex.service import state_reader
-from firedex.service.class_history import count_in, step_seconds
+from firedex.service import site_overview, state_reader
+from firedex.service.class_history import ReportedFlow, count_in, step_seconds
 from firedex.service.configuration_difference import difference
 from firedex.service.running import RunningService
 from firedex.wire import (
@@ -50,11 +55,15 @@ def report(
         "flow": flow,
         "configuration_version": version,
         "window_start": WHEN.isoformat(),
-        "window_seconds": 5.0,
+        "window_seconds": 20.0,
         "topics": [{"topic": "smoke/1", "delivered_events": delivered, "missing_events": missing}],
         "delay_mean_seconds": mean,
         "delay_p95_seconds": None if mean is None else 2 * mean,
     }
+
+
+def forecast(priority: int, rate: float) -> FlowForecast:
+    return FlowForecast(priority=priority, offered_per_second=rate, delivered_per_second=rate)
 
 
 def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
@@ -73,12 +82,21 @@ def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
         delay_mean_seconds=0.1,
         delay_p95_seconds=0.2,
     )
-    (row,) = class_rows([predicted], {("crew", 0): 3, ("crew", 1): 3, ("crew", 2): 3}, measured)
+    flows = {("crew", n): forecast(3, 20.0) for n in range(3)}
+    (row,) = class_rows([predicted], flows, measured)
     assert row.delay_mean_seconds == pytest.approx(0.14)
     assert row.delay_p95_seconds == 1.0
     assert row.success_rate == pytest.approx(100 / 110)
-    (nothing,) = class_rows([predicted], {("crew", 0): 1}, measured)
+    (nothing,) = class_rows([predicted], {("crew", 0): forecast(1, 20.0)}, measured)
     assert nothing.delay_mean_seconds is None
+    (row,) = class_rows([predicted], flows, measured, {3: 5.0})
+    assert row.success_rate == pytest.approx(100 / 210), "5 a second came, 0.5 and 5 did not"
+    (row,) = class_rows([predicted], {}, {}, {3: 20.0})
+    assert row.success_rate == 0.0
+    claims = [report(0, 10, 40, 0.4), report(1, 10**12, 0, 0.001)]
+    claimed = flow_measurements([from_plain(Statistics, each) for each in claims], 1)
+    (row,) = class_rows([predicted], {key: forecast(3, 2.5) for key in claimed}, claimed)
+    assert row.success_rate == pytest.approx(170 / 210), "160 of them are believed"
     assert (
         FlowMeasurement(
             delivered=0, numbered=0, missing=0, delay_mean_seconds=None, delay_p95_seconds=None
@@ -353,13 +371,41 @@ def test_what_one_client_claims_stops_nobody_s_history(chief: Client) -> None:
     answer = chief.get("/v1/history")
     assert answer.status == 200
     assert answer.json
-    assert all(step["delivered_events"] <= 2**53 for step in answer.json)
+    assert all(step["delivered_events"] < 1000 for step in answer.json), "5 a second are offered"
+
+
+def test_who_gets_nothing_counts_in_classes_now_and_later(
+    chief: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_overview, "STEP_SECONDS", 0.2)
+    chief.register(subscriber("third", {"video/#": 1.0}, address="10.0.0.3"))
+    chief.ask("POST", "/v1/statistics", [])
+    told = []
+    for who, delivered in (("third", 1000), ("other", 0)):
+        mine = chief.get(f"/v1/subscribers/{who}/configuration").json
+        (flow,) = mine["flows"]
+        one = report(flow["flow"], delivered, 0, 0.1 if delivered else None, mine["version"])
+        one["topics"][0]["topic"] = "video/1"
+        told.append({**one, "reporter": who, "subscriber": who})
+    chief.ask("POST", "/v1/statistics", told)
+    seen = chief.get("/v1/overview").json
+    assert [each["subscriber"] for each in seen["silent"]] == ["other"]
+    priority = flow["priority"]
+    (now,) = [each for each in seen["classes"] if each["priority"] == priority]
+    assert now["success_rate"] == pytest.approx(0.5, abs=0.05)
+
+    def missing() -> int:
+        chief.ask("POST", "/v1/statistics", told[1:])
+        steps = [e for e in chief.get("/v1/history").json if e["priority"] == priority]
+        return sum(step["missing_events"] or 0 for step in steps)
+
+    wait_until(lambda: missing() > 20, "the silence in the history")
 
 
 def test_now_and_history_agree_on_success(chief: Client) -> None:
     mine = chief.get("/v1/subscribers/crew/configuration").json
     told = report(mine["flows"][0]["flow"], 25, 25, 0.25, mine["version"])
-    told["topics"].append({"topic": "smoke/foreign", "delivered_events": 450})
+    told["topics"].append({"topic": "smoke/foreign", "delivered_events": 200})
     chief.ask("POST", "/v1/statistics", [told])
     (now,) = [
         each["success_rate"]
@@ -367,7 +413,7 @@ def test_now_and_history_agree_on_success(chief: Client) -> None:
         if each["success_rate"] is not None
     ]
     (step,) = chief.get("/v1/history").json
-    assert (step["delivered_events"], step["missing_events"]) == (475, 25)
+    assert (step["delivered_events"], step["missing_events"]) == (225, 25)
     assert step["success_rate"] == now == 0.5, "of numbered events alone"
     told["topics"] = told["topics"][1:]
     other = {**told, "flow": mine["flows"][1]["flow"]}
@@ -383,7 +429,9 @@ def test_a_long_history_comes_in_longer_steps(chief: Client, running: RunningSer
     day = [60_000.0 + 10 * n for n in range(1000)]
     with running.service.database.writing() as connection:
         for at in day:
-            count_in(connection, [slow if at == day[7] else told], lambda _: 3, at)
+            count_in(
+                connection, [slow if at == day[7] else told], lambda _: ReportedFlow(3, 100.0), at
+            )
     path = f"/v1/history?from_seconds={day[0]}&to_seconds={day[-1]}"
     thin = chief.get(f"{path}&most_steps=10").json
     assert len(thin) <= 11, "the first and the last may be cut"

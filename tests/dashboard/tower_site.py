@@ -142,7 +142,7 @@ def _reports(configuration: dict[str, Any], chance: random.Random) -> list[dict[
                 "flow": flow,
                 "configuration_version": configuration["version"],
                 "window_start": datetime.now(UTC).isoformat(),
-                "window_seconds": 5.0,
+                "window_seconds": 50.0,
                 "topics": [
                     {
                         "topic": row["filter"],
@@ -162,7 +162,10 @@ def _reports(configuration: dict[str, Any], chance: random.Random) -> list[dict[
 
 def _past(running: RunningService, configuration: dict[str, Any], chance: random.Random) -> None:
     """Ten minutes of what clients measured, before now."""
-    classes = {(f["subscriber"], f["flow"]): f["priority"] for f in configuration["flows"]}
+    flows = {
+        (f["subscriber"], f["flow"]): class_history.ReportedFlow(f["priority"], 1000.0)
+        for f in configuration["flows"]
+    }
     now = time.time()
     steps = int(MINUTES_OF_HISTORY * 60 / class_history.STEP_SECONDS)
     with running.service.database.writing() as connection:
@@ -170,7 +173,7 @@ def _past(running: RunningService, configuration: dict[str, Any], chance: random
             reports = [from_plain(Statistics, each) for each in _reports(configuration, chance)]
             at = now - step * class_history.STEP_SECONDS
             class_history.count_in(
-                connection, reports, lambda r: classes.get((r.subscriber, r.flow)), at
+                connection, reports, lambda r: flows.get((r.subscriber, r.flow)), at
             )
 
 
