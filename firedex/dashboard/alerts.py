@@ -121,8 +121,8 @@ def _of_lateness(late: Sequence[LateSubscription]) -> Iterable[Alert]:
         one = groups[name][0]
         how = "does not arrive"
         if one.late_by_seconds is not None:
-            predicted = "" if one.delay_p95_seconds is not None else "predicted to be "
-            how = f"is {predicted}{seconds_text(one.late_by_seconds)} late"
+            by = seconds_text(one.late_by_seconds) + " " if one.late_by_seconds else ""
+            how = f"is {'predicted to be ' if one.predicted else ''}{by}late"
         why = f": {one.reason}" if one.reason else ""
         whom = names_text([each.subscriber for each in groups[name]])
         text = f"{filter_words(name)} {how} for {whom}{why}"

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from firedex.dashboard.deadline_verdict import REPORTED_PERCENTILE, meets_deadline
 from firedex.dashboard.delivery_alerts import Unpublished
 from firedex.dashboard.delivery_gaps import (
     SubscriptionKey,
@@ -34,6 +35,7 @@ __all__ = ["SiteView"]
 WORTHLESS = LinearUtility(weight=0.0)
 """Of what has been removed since it was planned for."""
 COMMAND = "command"
+UNTOLD = "what is measured cannot be told from the 95th percentile"
 NOBODY: Mapping[SubscriptionKey, float] = {}
 
 
@@ -154,7 +156,7 @@ class SiteView:
             elif flow is not None and rate is not None:
                 known.append(number)
                 success[number] = rate * (1 - gone)
-                timely[number] = not _is_late(row, flow)
+                timely[number] = self._in_time(row, flow)
         asked = sum(rows[number].maximum_utility for number in known)
         worth = self._worth.of(success) if asked > 0 else success
         return UtilityNow(
@@ -179,10 +181,7 @@ class SiteView:
         due = [row for row in self.prediction.subscriptions if row.deadline_seconds is not None]
         known = sum(
             silent.get((row.subscriber, row.filter), 0.0) >= 1
-            or (
-                (flow := measured.get((row.subscriber, row.flow))) is not None
-                and flow.delay_p95_seconds is not None
-            )
+            or self._verdict(row, measured.get((row.subscriber, row.flow))) is not None
             for row in due
         )
         return DeadlinesNow(subscriptions=len(due), measured_subscriptions=known)
@@ -196,53 +195,75 @@ class SiteView:
 
         What a client reports is its own affair: it must not come before what others are worth.
         """
-        found = [
-            (
-                -row.maximum_utility,
-                one.late_by_seconds is not None,
-                -(one.late_by_seconds or 0.0),
-                one,
-            )
-            for row, one in _late_ones(self.prediction.subscriptions, measured, silent)
-        ]
-        return [one for *_, one in sorted(found, key=lambda each: each[:3])]
+        found = []
+        for row in self.prediction.subscriptions:
+            gone = silent.get((row.subscriber, row.filter), 0.0) >= 1
+            flow = None if gone else measured.get((row.subscriber, row.flow))
+            one = self._late_one(row, flow, gone=gone)
+            if one is not None:
+                by = one.late_by_seconds
+                found.append(((-row.maximum_utility, by is not None, -(by or 0.0)), one))
+        return [one for _, one in sorted(found, key=lambda each: each[0])]
 
-
-def _share(part: float, whole: float) -> float:
-    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 1.0
-
-
-def _is_late(row: SubscriptionPrediction, flow: FlowMeasurement) -> bool:
-    if row.deadline_seconds is None or flow.delay_p95_seconds is None:
-        return False
-    return flow.delay_p95_seconds > row.deadline_seconds
-
-
-def _late_ones(
-    rows: Iterable[SubscriptionPrediction],
-    measured: Mapping[FlowKey, FlowMeasurement],
-    silent: Mapping[SubscriptionKey, float],
-) -> Iterable[tuple[SubscriptionPrediction, LateSubscription]]:
-    for row in rows:
-        deadline = row.deadline_seconds
-        if deadline is None:
-            continue
-        flow = measured.get((row.subscriber, row.flow))
-        gone = silent.get((row.subscriber, row.filter), 0.0) >= 1
-        p95 = flow.delay_p95_seconds if flow and not gone else None
-        if p95 is None and row.deadline_met is not False and not gone:
-            continue
-        if p95 is not None and p95 <= deadline:
-            continue  # what is measured counts for more than what is predicted
-        delay = p95 if p95 is not None or gone else row.delay_p95_seconds
-        late = LateSubscription(
+    def _late_one(
+        self, row: SubscriptionPrediction, flow: FlowMeasurement | None, *, gone: bool
+    ) -> LateSubscription | None:
+        """By what is measured; where that cannot tell, by what is predicted."""
+        deadline, verdict = row.deadline_seconds, self._verdict(row, flow)
+        predicted = verdict is None and not gone
+        if deadline is None or verdict or (predicted and row.deadline_met is not False):
+            return None
+        p95 = flow.delay_p95_seconds if flow else None
+        delay = None if gone else p95
+        reason = None
+        if predicted:
+            delay = _predicted_delay(row, self._percentile(row))
+            reason = row.reason if p95 is None else UNTOLD
+        return LateSubscription(
             subscriber=row.subscriber,
             filter=row.filter,
             priority=row.priority,
             deadline_seconds=deadline,
             predicted_delay_seconds=row.delay_p95_seconds,
             delay_p95_seconds=p95,
-            late_by_seconds=None if delay is None else max(delay - deadline, 0.0),
-            reason=row.reason if delay is None and not gone else None,
+            late_by_seconds=_late_by(deadline, delay),
+            predicted=predicted,
+            reason=reason,
         )
-        yield row, late
+
+    def _in_time(self, row: SubscriptionPrediction, flow: FlowMeasurement) -> bool:
+        verdict = self._verdict(row, flow)
+        return row.deadline_met is not False if verdict is None else verdict
+
+    def _verdict(self, row: SubscriptionPrediction, flow: FlowMeasurement | None) -> bool | None:
+        if row.deadline_seconds is None:
+            return True
+        p95 = flow.delay_p95_seconds if flow else None
+        return meets_deadline(p95, row.deadline_seconds, self._percentile(row))
+
+    def _percentile(self, row: SubscriptionPrediction) -> float:
+        return self._percentiles.get((row.subscriber, row.filter), REPORTED_PERCENTILE)
+
+    @cached_property
+    def _percentiles(self) -> Mapping[SubscriptionKey, float]:
+        return {
+            (subscriber.id, subscription.filter): subscription.deadline_percentile
+            for subscriber in self.scenario.subscribers
+            for subscription in subscriber.subscriptions
+        }
+
+
+def _share(part: float, whole: float) -> float:
+    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 1.0
+
+
+def _predicted_delay(row: SubscriptionPrediction, percentile: float) -> float | None:
+    """At the deadline's percentile, if that is one of those that are predicted; else just late."""
+    if row.delay_p95_seconds is None:
+        return None
+    predicted = {0.5: row.delay_p50_seconds, 0.95: row.delay_p95_seconds}
+    return {**predicted, 0.99: row.delay_p99_seconds}.get(percentile, row.deadline_seconds)
+
+
+def _late_by(deadline: float, delay: float | None) -> float | None:
+    return None if delay is None else max(delay - deadline, 0.0)

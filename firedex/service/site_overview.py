@@ -265,6 +265,7 @@ def subscription_views(
                     utility=wanted.utility,
                     qos=wanted.qos,
                     deadline_seconds=wanted.deadline_seconds,
+                    deadline_percentile=wanted.deadline_percentile,
                     flow=row.flow if row else None,
                     priority=row.priority if row else None,
                     drop_rate=row.drop_rate if row else None,

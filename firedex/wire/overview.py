@@ -106,7 +106,9 @@ class ClassNow:
 
 @value
 class LateSubscription:
-    """A subscription that misses its deadline, by prediction or as measured."""
+    """A subscription that misses its deadline: as measured, or (``predicted``) as far as can be
+    told only by prediction.
+    """
 
     subscriber: Identifier
     filter: FilterName
@@ -115,6 +117,7 @@ class LateSubscription:
     predicted_delay_seconds: Amount | None
     delay_p95_seconds: Amount | None = None
     late_by_seconds: Amount | None = None
+    predicted: Flag = False
     reason: str | None = None
     reason_since: datetime | None = None
 
@@ -203,6 +206,7 @@ class SubscriptionView:
     utility: Utility
     qos: QualityOfService
     deadline_seconds: Amount | None
+    deadline_percentile: Probability = 0.95
     flow: Count | None = None
     priority: Priority | None = None
     drop_rate: Probability | None = None

@@ -96,7 +96,11 @@ def test_a_reason_that_is_known_stays_and_a_small_loss_is_none() -> None:
     ("changes", "words"),
     [
         ({}, "floor 7 smoke is 1.2 s late for crew-7"),
-        ({"delay_p95_seconds": None}, "floor 7 smoke is predicted to be 1.2 s late for crew-7"),
+        ({"predicted": True}, "floor 7 smoke is predicted to be 1.2 s late for crew-7"),
+        (
+            {"predicted": True, "late_by_seconds": 0.0},
+            "floor 7 smoke is predicted to be late for crew-7",
+        ),
         ({"late_by_seconds": None}, "floor 7 smoke does not arrive for crew-7"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from service_site import publisher, subscriber
 
+from firedex.dashboard.deadline_verdict import meets_deadline
 from firedex.dashboard.delivery_gaps import short_flows, silences
 from firedex.dashboard.flow_measurements import FlowForecast, FlowMeasurement
 from firedex.dashboard.last_heard import LastHeard
@@ -167,6 +168,46 @@ def test_what_never_comes_is_late_and_worth_nothing() -> None:
     (never,) = view.late(measured, gone)
     assert (never.filter, never.late_by_seconds) == ("smoke/#", None)
     assert view.forecasts[smoke].delivered_per_second == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(
+    ("p95", "percentile", "met"),
+    [
+        (None, 0.95, None),
+        (0.4, 0.95, True),
+        (0.6, 0.95, False),
+        (0.4, 0.5, True),
+        (0.6, 0.5, None),
+        (0.4, 0.99, None),
+        (0.6, 0.99, False),
+    ],
+)
+def test_a_95th_percentile_tells_of_others_only_so_much(
+    p95: float | None, percentile: float, met: bool | None
+) -> None:
+    assert meets_deadline(p95, 0.5, percentile) is met
+
+
+def test_where_the_95th_percentile_cannot_tell_the_prediction_does() -> None:
+    view = site_view("crew")
+    crew = view.scenario.subscribers[0]
+    first, *others = crew.subscriptions
+    median = replace(first, deadline_percentile=0.5)
+    crew = replace(crew, subscriptions=(median, *others))
+    view = replace(view, scenario=replace(view.scenario, subscribers=(crew,)))
+    smoke = flow_of(view, "crew", "smoke/#")
+    measured = {smoke: replace(came(50), delay_mean_seconds=0.1, delay_p95_seconds=6.0)}
+    assert view.late(measured) == [], "its median is predicted to be in time"
+    assert view.deadlines(measured).measured_subscriptions == 0
+    assert view.utility(measured).measured_timely == pytest.approx(1.0)
+    rows = tuple(
+        replace(row, deadline_met=False, delay_p50_seconds=5.5) if row.filter == "smoke/#" else row
+        for row in view.prediction.subscriptions
+    )
+    late = replace(view, prediction=replace(view.prediction, subscriptions=rows))
+    (one,) = late.late(measured)
+    assert (one.predicted, one.late_by_seconds) == (True, 0.5)
+    assert one.reason == "what is measured cannot be told from the 95th percentile"
 
 
 def test_what_is_worth_more_comes_before_what_is_later() -> None:

@@ -154,6 +154,11 @@ def test_late_is_what_the_first_page_calls_so(
     one = {"deadline_seconds": 2, "delay_p95_seconds": p95, "deadline_met": met, "silent": silent}
     assert computed(page, "isLate", one) is late
     assert computed(page, "isLate", {**one, "deadline_seconds": None}) is False
+    if p95 is not None:
+        sure = {**one, "deadline_percentile": 0.99 if late else 0.5}
+        assert computed(page, "isLate", sure) is late
+        untold = {**one, "deadline_percentile": 0.5 if late else 0.99, "silent": False}
+        assert computed(page, "isLate", untold) is (not met), "the prediction tells"
 
 
 def of(count: int) -> dict[str, int]:

@@ -56,11 +56,13 @@ const summary = ({ alerts: all }) => ["urgent", "warning", "note"].map((kind) =>
   .filter(([, count]) => count).map(([kind, count]) => `${count} ${kind}${kind === "urgent" || count === 1 ? "" : "s"}`).join(", ");
 const lateOnes = (now) => (now.late.length ? [lateTable(now),
   now.late.length < now.late_in_all ? nothing(`The ${now.late.length} that are worth most, of ${now.late_in_all}.`) : ""] : nothing("None."));
+const lateBy = ({ late_by_seconds: by, predicted }) => (!known(by) ? "never comes"
+  : [predicted ? "predicted" : "", by || !predicted ? seconds(by) : ""].join(" ").trim());
 const lateTable = (now) => table(
   [["Filter", "words"], ["Subscriber", "words"], ["Late by"], ["Deadline"], ["p95 measured"], ["predicted"], ["Class"], ["Why", "words"]],
   now.late.map((one) => row([
     cell(one.filter, "words"), cell(one.subscriber, "words"),
-    cell(known(one.late_by_seconds) ? seconds(one.late_by_seconds) : "never comes", "late"),
+    cell(lateBy(one), "late"),
     cell(seconds(one.deadline_seconds)), cell(seconds(one.delay_p95_seconds)),
     cell(seconds(one.predicted_delay_seconds)), cell(one.priority),
     cell(said(one.reason || "", one.reason_since), "words")])));
