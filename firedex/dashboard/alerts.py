@@ -13,6 +13,7 @@ from firedex.dashboard.alert_groups import by_name, few_of_each
 from firedex.dashboard.delivery_alerts import Deliveries, delivery_alerts
 from firedex.dashboard.link_shares import Port
 from firedex.dashboard.plan_alerts import Unplanned, plan_alerts
+from firedex.dashboard.unseen_links import UnseenLink
 from firedex.dashboard.wording import (
     filter_words,
     loss_text,
@@ -91,6 +92,7 @@ def alerts(
     deliveries: Deliveries | None,
     commanders: Set[str] = frozenset(),
     unplanned: Unplanned = NOTHING_WAITS,
+    unseen: Sequence[UnseenLink] = (),
 ) -> tuple[Alert, ...]:
     """All there are to say; ``deliveries``: none while no plan is in force.
 
@@ -103,6 +105,9 @@ def alerts(
     said += plan_alerts(unplanned, trouble=trouble is not None)
     said += delivery_alerts(deliveries)
     said += _of_lateness(late)
+    if unseen:
+        text = f"the controller does not see the link {names_text([one.name for one in unseen])}"
+        said.append(Alert(severity="urgent", text=text, since=unseen[0].since))
     explained = {one.reason for one in late}
     for link in links:
         wrong = link_trouble(link)

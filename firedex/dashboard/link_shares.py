@@ -83,13 +83,30 @@ def planned_shares(scenario: Scenario, rows: Iterable[SubscriptionPrediction]) -
     return shares
 
 
-def _counted_shares(topology: NetworkTopology, statistics: NetworkStatistics) -> Shares:
-    towards = {(link.from_, link.from_port): link.to for link in topology.links}
+def _counted_shares(
+    network: Network, topology: NetworkTopology, statistics: NetworkStatistics
+) -> Shares:
+    """A port that leads nobody knows where is left out, lest it is taken for the hosts'.
+
+    What is no link is a host's, unless a link of the switch is missing: then where one was heard.
+    """
+    towards = {(link.to, link.to_port): link.from_ for link in topology.links}
+    towards |= {(link.from_, link.from_port): link.to for link in topology.links}
+    hosts = {(host.switch, host.port) for host in topology.hosts}
+    there = {switch.switch for switch in topology.switches}
+    seen = {(here, end) for (here, _), end in towards.items()}
+    unsure = {
+        here
+        for here, end in port_bandwidths(network)
+        if end is not None and end in there and (here, end) not in seen
+    }
     shares: Shares = {}
     for switch in statistics.switches:
         for queue in switch.queues:
-            port = (switch.switch, towards.get((switch.switch, queue.port)))
-            classes = shares.setdefault(port, {})
+            port = (switch.switch, queue.port)
+            if port not in towards and port not in hosts and switch.switch in unsure:
+                continue
+            classes = shares.setdefault((switch.switch, towards.get(port)), {})
             classes[queue.priority] = classes.get(queue.priority, 0.0) + queue.bits_per_second
     return shares
 
@@ -109,7 +126,7 @@ def link_rows(
     was last said to be less.
     """
     bandwidths, full = port_bandwidths(network), port_bandwidths(built)
-    counted = _counted_shares(topology, statistics) if topology and statistics else {}
+    counted = _counted_shares(network, topology, statistics) if topology and statistics else {}
     rows = []
     for port, bandwidth in bandwidths.items():
         carried, seen = planned.get(port, {}), counted.get(port)

@@ -19,6 +19,7 @@ from firedex.dashboard.link_shares import Port, link_rows
 from firedex.dashboard.plan_alerts import Unplanned
 from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.dashboard.site_view import SiteView
+from firedex.dashboard.unseen_links import UnseenLink
 from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
 from firedex.wire.overview import Overview, PartHealth, SilentSubscription
 from firedex.wire.service_api import KeptHeartbeat, ServiceStatus
@@ -55,6 +56,7 @@ class Told:
     quiet: Sequence[QuietTopic] = ()
     heartbeats: Iterable[KeptHeartbeat] = ()
     observed: Observed = field(default_factory=Observed)
+    unseen_links: Sequence[UnseenLink] = ()
     reduced_since: Mapping[Port, datetime] = field(default_factory=dict)
 
 
@@ -137,6 +139,7 @@ def overview(
             parts=parts,
             deliveries=deliveries,
             commanders=view.commanders,
+            unseen=told.unseen_links,
             unplanned=_unplanned(status, _not_planned_for(status, view, told), now_seconds),
         ),
     )

@@ -15,6 +15,7 @@ from firedex.dashboard.link_shares import Port
 from firedex.dashboard.overview import Observed, Told, overview, silent_offers
 from firedex.dashboard.quiet_topics import CountedRate, QuietTopic, QuietTopics
 from firedex.dashboard.site_view import SiteView
+from firedex.dashboard.unseen_links import UnseenLinks
 from firedex.service import tables
 from firedex.service.change_ledger import last_change
 from firedex.service.class_history import STEP_SECONDS, count_missing
@@ -73,6 +74,7 @@ class SiteOverview:
         self._view: tuple[int, SiteView | None] = (0, None)
         self._last_heard, self._listened_at, self._listened_to = LastHeard(), 0.0, 0
         self._quiet_topics, self._quiet = QuietTopics(), (0.0, tuple[QuietTopic, ...]())
+        self._unseen_links = UnseenLinks()
         self._silence_noted_at = 0.0
         self._last: tuple[float, Overview] | None = None
 
@@ -89,9 +91,11 @@ class SiteOverview:
         service, now = self._service, time.time()
         registered = self._registered()  # before the plan is looked at: it must have them all
         view = self._present_view()
+        told = self._told(view, now)
         told = replace(
-            self._told(view, now),
+            told,
             registered=registered,
+            unseen_links=self._unseen_links.now(told.network, observed.topology, now),
             quiet=self._quiet_now(now),
             observed=observed,
             reduced_since=self._reduced_since(),

@@ -10,6 +10,7 @@ from firedex.dashboard.delivery_alerts import Deliveries, Unpublished
 from firedex.dashboard.delivery_gaps import ShortFlow, Silence
 from firedex.dashboard.plan_alerts import Unplanned
 from firedex.dashboard.quiet_topics import QuietTopic
+from firedex.dashboard.unseen_links import UnseenLink
 from firedex.dashboard.wording import filter_words, loss_text, rate_text, seconds_text
 from firedex.wire.overview import (
     ClassNow,
@@ -140,6 +141,15 @@ def test_links_without_late_subscriptions_warn_by_themselves() -> None:
     full = link(bandwidth=10e6, planned=13e6)
     assert said(links=[full]) == ["link s3 would need 130 % of its bandwidth"]
     assert said(links=[link(bandwidth=10e6)]) == []
+
+
+def test_links_that_the_controller_does_not_see_are_urgent() -> None:
+    unseen = [UnseenLink(name=f"core to floor-{n}", since=SINCE) for n in (7, 8)]
+    (one,) = alerts(**{**NOTHING, "unseen": unseen})
+    assert one.severity == "urgent"
+    assert said(unseen=unseen) == [
+        "the controller does not see the link core to floor-7 and 1 more since 14:02"
+    ]
 
 
 def test_parts_that_are_silent_or_in_trouble() -> None:

@@ -24,6 +24,7 @@ from firedex.dashboard.flow_measurements import (
 )
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.link_shares import link_rows, planned_shares
+from firedex.dashboard.unseen_links import UnseenLinks
 from firedex.planning import plan_scenario
 from firedex.service import site_overview, state_reader
 from firedex.service.class_history import ReportedFlow, count_in, step_seconds
@@ -239,6 +240,57 @@ def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
     assert by_port["core", "floor"].reduced_since is None
     assert by_port["floor", None].reduced_since == WHEN
     assert by_port["floor", None].classes[0].bits_per_second is None
+
+
+@pytest.mark.parametrize(
+    ("links", "hosts", "counted"),
+    [(True, False, {("core", "floor"): 123.0}), (False, False, {}), (False, True, {"core": 123.0})],
+)
+def test_a_port_that_leads_nobody_knows_where_is_not_the_hosts(
+    links: bool, hosts: bool, counted: dict[Any, float]
+) -> None:
+    switch = {"datapath_id": "0" * 16, "connected": True, "settled": True}
+    link = {"from": "core", "from_port": "c1", "to": "floor", "to_port": "f1"}
+    host = {"hardware_address": "00:00:00:00:00:01", "address": None, "switch": "core"}
+    topology = {
+        "switches": [{"switch": name, **switch} for name in ("core", "floor")],
+        "links": [link] if links else [],
+        "hosts": [{**host, "port": "c1"}] if hosts else [],
+    }
+    queue = {"port": "c1", "priority": 0, "packets": 1, "bytes": 1, "bits_per_second": 123.0}
+    core = {"switch": "core", "window_seconds": 1.0, "queues": [queue]}
+    network = from_plain(Network, NETWORK)
+    found = link_rows(
+        network,
+        network,
+        {},
+        reduced_since={},
+        topology=from_plain(NetworkTopology, topology),
+        statistics=from_plain(NetworkStatistics, {"switches": [core]}),
+    )
+    assert {
+        (row.switch, row.towards) if row.towards else row.switch: row.classes[0].bits_per_second
+        for row in found
+    } == counted
+
+
+def test_a_link_that_the_controller_no_longer_sees_is_told() -> None:
+    switch = {"datapath_id": "0" * 16, "connected": True, "settled": True}
+    both = {"switches": [{"switch": name, **switch} for name in ("core", "floor")]}
+    link = {"from": "floor", "from_port": "f1", "to": "core", "to_port": "c1"}
+    network, links = from_plain(Network, NETWORK), UnseenLinks()
+
+    def unseen(at: float, topology: dict[str, Any] | None) -> list[str]:
+        given = None if topology is None else from_plain(NetworkTopology, topology)
+        return [each.name for each in links.now(network, given, at)]
+
+    assert unseen(0.0, both) == unseen(60.0, both) == [], "it looks for none"
+    assert unseen(61.0, {**both, "links": [link]}) == [], "whichever way it is said"
+    assert unseen(62.0, both) == unseen(66.0, both) == []
+    assert unseen(67.0, both) == ["core to floor"]
+    away = {"switches": [both["switches"][0], {**both["switches"][1], "connected": False}]}
+    assert unseen(68.0, away) == [], "the switch is not there: that is told"
+    assert unseen(69.0, None) == []
 
 
 # -- through the service's interface ---------------------------------------------------------------
