@@ -1,25 +1,20 @@
 """What somebody should know, in words: the most urgent first. Pure.
 
-A late subscription is said together with why, if the network says why: a link on its way that has
-lost bandwidth, or that has more to carry than it can. Nothing is left unsaid that would make
-silence a false all-clear: parts never heard of, and deliveries that were predicted and do not come.
+A late subscription is said together with why, if that is known. Nothing is left unsaid that would
+make silence a false all-clear: parts never heard of, and what was predicted and does not come.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterable, Sequence, Set
 
 from firedex.dashboard.alert_groups import by_name, few_of_each
 from firedex.dashboard.delivery_alerts import Deliveries, delivery_alerts
-from firedex.dashboard.link_shares import Port
+from firedex.dashboard.link_reasons import MEANWHILE, link_trouble
 from firedex.dashboard.plan_alerts import Unplanned, plan_alerts
 from firedex.dashboard.unseen_links import UnseenLink
 from firedex.dashboard.wording import (
     filter_words,
-    loss_text,
     names_text,
     seconds_text,
-    share_text,
     short,
 )
 from firedex.wire.overview import (
@@ -31,55 +26,14 @@ from firedex.wire.overview import (
 )
 from firedex.wire.service_api import PushTrouble
 
-__all__ = ["LinkTrouble", "alerts", "link_trouble", "with_reasons"]
+__all__ = ["alerts"]
 
 MUCH_SLOWER = 3.0
 SLOW_SECONDS = 0.05
 """Less than this is noise of the hosts, whatever was predicted."""
-FULL = 1.0
 HALF = 0.5
-LEAST_LOSS = 0.05
-"""A link that has lost less of its bandwidth is as it was built."""
 NOTHING_WAITS = Unplanned()
 RANKS = {"urgent": 0, "warning": 1, "note": 2}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkTrouble:
-    """What is wrong with a link, and since when, if that was said."""
-
-    text: str
-    since: datetime | None = None
-
-
-def link_trouble(link: LinkNow) -> LinkTrouble | None:
-    """What is wrong with a link, if anything."""
-    whole = link.full_bandwidth_bits_per_second
-    lost = 1 - link.bandwidth_bits_per_second / whole
-    if lost >= LEAST_LOSS:
-        return LinkTrouble(
-            text=f"link {link.name} has lost {loss_text(lost)} its bandwidth",
-            since=link.reduced_since,
-        )
-    if link.planned_load > FULL:
-        needed = share_text(link.planned_load)
-        return LinkTrouble(text=f"link {link.name} would need {needed} of its bandwidth")
-    return None
-
-
-def with_reasons(
-    late: Iterable[LateSubscription],
-    ways: Mapping[str, tuple[Port, ...]],
-    troubles: Mapping[Port, LinkTrouble],
-) -> list[LateSubscription]:
-    """Late subscriptions with the first trouble on their way, if no reason is known yet."""
-    explained = []
-    for one in late:
-        why = next((troubles[p] for p in ways.get(one.subscriber, ()) if p in troubles), None)
-        if why is not None and one.reason is None:
-            one = replace(one, reason=why.text, reason_since=why.since)
-        explained.append(one)
-    return explained
 
 
 def alerts(
@@ -104,38 +58,41 @@ def alerts(
         said.append(Alert(severity="urgent", text=text, since=trouble.since))
     said += plan_alerts(unplanned, trouble=trouble is not None)
     said += delivery_alerts(deliveries)
-    said += _of_lateness(late)
+    groups = by_name((one.filter, one) for one in late)
+    spoken = few_of_each([(name, those[0].subscriber) for name, those in groups.items()])
+    said += [_lateness_alert(name, groups[name]) for name in spoken]
+    said += _more_lateness(len(groups) - len(spoken))
     if unseen:
         text = f"the controller does not see the link {names_text([one.name for one in unseen])}"
         said.append(Alert(severity="urgent", text=text, since=unseen[0].since))
-    explained = {one.reason for one in late}
+    told = {(groups[name][0].reason or "").removeprefix(MEANWHILE) for name in spoken}
     for link in links:
         wrong = link_trouble(link)
-        if wrong and wrong.text not in explained:
+        if wrong and wrong.text not in told:
             said.append(Alert(severity="warning", text=wrong.text, since=wrong.since))
     said += _of_parts(parts, commanders)
     said += _of_classes(classes)
     return tuple(sorted(said, key=lambda alert: RANKS[alert.severity]))
 
 
-def _of_lateness(late: Sequence[LateSubscription]) -> Iterable[Alert]:
-    """One for each filter; the first of its subscribers speaks for the others."""
-    groups = by_name((one.filter, one) for one in late)
-    said = few_of_each([(name, those[0].subscriber) for name, those in groups.items()])
-    for name in said:
-        one = groups[name][0]
-        how = "does not arrive"
-        if one.late_by_seconds is not None:
-            by = seconds_text(one.late_by_seconds) + " " if one.late_by_seconds else ""
-            how = f"is {'predicted to be ' if one.predicted else ''}{by}late"
-        why = f": {one.reason}" if one.reason else ""
-        whom = names_text([each.subscriber for each in groups[name]])
-        text = f"{filter_words(name)} {how} for {whom}{why}"
-        yield Alert(severity="urgent", text=text, since=one.reason_since)
-    more = len(groups) - len(said)
-    if more:
-        misses = "filter misses its" if more == 1 else "filters miss their"
-        yield Alert(severity="urgent", text=f"{more} more {misses} deadline")
+def _lateness_alert(name: str, those: Sequence[LateSubscription]) -> Alert:
+    """The first of a filter's subscribers speaks for the others."""
+    one, how = those[0], "does not arrive"
+    if one.late_by_seconds is not None:
+        by = seconds_text(one.late_by_seconds) + " " if one.late_by_seconds else ""
+        how = f"is {'predicted to be ' if one.predicted else ''}{by}late"
+    why = one.reason or ""
+    if why:
+        why = f"; {why}" if why.startswith(MEANWHILE) else f": {why}"
+    whom = names_text([each.subscriber for each in those])
+    text = f"{filter_words(name)} {how} for {whom}{why}"
+    return Alert(severity="urgent", text=text, since=one.reason_since)
+
+
+def _more_lateness(filters: int) -> Iterable[Alert]:
+    if filters:
+        misses = "filter misses its" if filters == 1 else "filters miss their"
+        yield Alert(severity="urgent", text=f"{filters} more {misses} deadline")
 
 
 def _of_parts(parts: Iterable[PartHealth], commanders: Set[str]) -> Iterable[Alert]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from firedex.dashboard.alerts import alerts, link_trouble, with_reasons
+from firedex.dashboard.alerts import alerts
 from firedex.dashboard.delivery_alerts import Deliveries
 from firedex.dashboard.delivery_gaps import Silence, offered_in_vain, short_flows, silences
 from firedex.dashboard.flow_measurements import (
@@ -15,6 +15,7 @@ from firedex.dashboard.flow_measurements import (
 )
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
 from firedex.dashboard.last_heard import LastHeard
+from firedex.dashboard.link_reasons import link_trouble, slowness_of_ports, with_reasons
 from firedex.dashboard.link_shares import Port, link_rows
 from firedex.dashboard.plan_alerts import Unplanned
 from firedex.dashboard.quiet_topics import QuietTopic
@@ -117,7 +118,8 @@ def overview(
         if (trouble := link_trouble(link)) is not None
     }
     silent = {(one.subscriber, one.filter): one.part for one in deliveries.silent}
-    late = with_reasons(view.late(measured, silent), view.ways, troubles)
+    slowness = slowness_of_ports(troubles, view.ways, view.forecasts, measured)
+    late = with_reasons(view.late(measured, silent), view.ways, troubles, slowness)
     return Overview(
         **common,  # type: ignore[arg-type]
         utility=view.utility(measured, silent),

@@ -5,9 +5,16 @@ from typing import Any
 
 import pytest
 
-from firedex.dashboard.alerts import LinkTrouble, alerts, link_trouble, with_reasons
+from firedex.dashboard.alerts import alerts
 from firedex.dashboard.delivery_alerts import Deliveries, Unpublished
 from firedex.dashboard.delivery_gaps import ShortFlow, Silence
+from firedex.dashboard.flow_measurements import FlowForecast, FlowMeasurement
+from firedex.dashboard.link_reasons import (
+    LinkTrouble,
+    link_trouble,
+    slowness_of_ports,
+    with_reasons,
+)
 from firedex.dashboard.plan_alerts import Unplanned
 from firedex.dashboard.quiet_topics import QuietTopic
 from firedex.dashboard.unseen_links import UnseenLink
@@ -70,10 +77,59 @@ def test_a_late_subscription_is_said_with_the_link_that_has_lost_bandwidth() -> 
     trouble = link_trouble(link())
     assert trouble is not None
     ways = {"crew-7": (("s1", "s3"), ("s3", None))}
-    explained = with_reasons([late()], ways, {("s3", None): trouble})
+    predicted = late(predicted_delay_seconds=1.6)
+    explained = with_reasons([predicted], ways, {("s3", None): trouble})
     assert said(late=explained, links=[link()]) == [
         "floor 7 smoke is 1.2 s late for crew-7: link s3 has lost half its bandwidth since 14:02"
     ]
+
+
+def reason(one: LateSubscription, trouble: LinkTrouble, **slowest: float) -> str | None:
+    ways = {"crew-7": (("s3", None),)}
+    slowness = {("s3", None): {int(name[1:]): p95 for name, p95 in slowest.items()}}
+    (found,) = with_reasons([one], ways, {("s3", None): trouble}, slowness)
+    return found.reason
+
+
+def test_a_loss_that_does_not_explain_it_is_told_as_what_it_is() -> None:
+    lost = link_trouble(link())
+    assert lost is not None
+    meanwhile = f"meanwhile {lost.text}"
+    assert reason(late(), lost) == meanwhile, "by the plan made with it, it is in time"
+    assert reason(late(predicted_delay_seconds=None), lost) == lost.text
+    assert reason(late(), lost, c1=0.02) == meanwhile, "what is served later is there sooner"
+    assert reason(late(), lost, c1=1.9, c2=2.5) == lost.text, "all behind it is as slow"
+    assert reason(late(priority=2), lost, c0=1.9) == meanwhile, "what is served before says nothing"
+    overloaded = link_trouble(link(planned=6e6))
+    assert overloaded is not None
+    assert reason(late(), overloaded) == overloaded.text, "before there is a plan with it"
+    explained = with_reasons([late()], {"crew-7": (("s3", None),)}, {("s3", None): lost})
+    assert said(late=explained, links=[link()]) == [
+        "floor 7 smoke is 1.2 s late for crew-7; "
+        "meanwhile link s3 has lost half its bandwidth since 14:02"
+    ]
+
+
+def test_how_slow_what_crosses_a_link_is_at_best() -> None:
+    def flow(p95: float | None) -> FlowMeasurement:
+        return FlowMeasurement(
+            delivered=9, numbered=9, missing=0, delay_mean_seconds=p95, delay_p95_seconds=p95
+        )
+
+    forecast = FlowForecast(priority=1, offered_per_second=1.0, delivered_per_second=1.0)
+    port = ("s3", None)
+    flows = {(who, 0): forecast for who in ("a", "b", "c")}
+    measured = {("a", 0): flow(2.0), ("b", 0): flow(1.0), ("c", 0): flow(0.1), ("d", 0): flow(0.1)}
+    ways = {"a": (port,), "b": (port,), "c": (("s9", None),), "d": (port,)}
+    assert slowness_of_ports([port], ways, flows, measured) == {port: {1: 1.0}}
+
+
+def test_a_link_whose_late_ones_are_not_said_is_said() -> None:
+    others = [late(subscriber=f"c{n}", filter=f"x/{n}") for n in range(5)]
+    hidden = late(reason="link s3 has lost half its bandwidth", reason_since=SINCE)
+    assert "link s3 has lost half its bandwidth since 14:02" in said(
+        late=[*others, hidden], links=[link()]
+    )
 
 
 def test_a_link_elsewhere_is_no_reason() -> None:
