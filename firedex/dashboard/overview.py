@@ -6,7 +6,13 @@ from datetime import datetime
 
 from firedex.dashboard.alerts import alerts
 from firedex.dashboard.delivery_alerts import Deliveries
-from firedex.dashboard.delivery_gaps import Silence, offered_in_vain, short_flows, silences
+from firedex.dashboard.delivery_gaps import (
+    Silence,
+    SubscriptionKey,
+    offered_in_vain,
+    short_flows,
+    silences,
+)
 from firedex.dashboard.flow_measurements import (
     FlowKey,
     FlowMeasurement,
@@ -117,7 +123,8 @@ def overview(
         for link in links
         if (trouble := link_trouble(link)) is not None
     }
-    silent = {(one.subscriber, one.filter): one.part for one in deliveries.silent}
+    gone = view.without_publisher(told.quiet, off)
+    silent = gone | {(one.subscriber, one.filter): one.part for one in deliveries.silent}
     slowness = slowness_of_ports(troubles, view.ways, view.forecasts, measured)
     late = with_reasons(view.late(measured, silent), view.ways, troubles, slowness)
     return Overview(
@@ -129,10 +136,7 @@ def overview(
         deadlines=view.deadlines(measured, silent),
         predicted_late=view.prediction.deadlines_missed,
         links=links,
-        silent=tuple(
-            SilentSubscription(subscriber=one.subscriber, filter=one.filter, topics=one.topics)
-            for one in deliveries.silent
-        ),
+        silent=_silent(deliveries.silent, gone),
         alerts=alerts(
             trouble=status.trouble,
             late=late,
@@ -145,6 +149,21 @@ def overview(
             unplanned=_unplanned(status, _not_planned_for(status, view, told), now_seconds),
         ),
     )
+
+
+def _silent(
+    found: Iterable[Silence], gone: Mapping[SubscriptionKey, float]
+) -> tuple[SilentSubscription, ...]:
+    known = {
+        (one.subscriber, one.filter): SilentSubscription(
+            subscriber=one.subscriber, filter=one.filter, topics=one.topics
+        )
+        for one in found
+    }
+    for key, part in gone.items():
+        if part >= 1:
+            known[key] = SilentSubscription(subscriber=key[0], filter=key[1])
+    return tuple(known.values())
 
 
 def silent_offers(view: SiteView, told: Told, now_seconds: float) -> Mapping[int, float]:

@@ -7,7 +7,7 @@ does not come. What was declared still says that it should.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CountedRate", "QuietTopic", "QuietTopics"]
+__all__ = ["NEAR_NOTHING", "CountedRate", "QuietTopic", "QuietTopics"]
 
 NEAR_NOTHING = 0.05
 """Of the declared rate."""

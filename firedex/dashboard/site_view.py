@@ -24,7 +24,7 @@ from firedex.dashboard.link_shares import (
     ports_on_way,
     published_rates,
 )
-from firedex.dashboard.quiet_topics import QuietTopic
+from firedex.dashboard.quiet_topics import NEAR_NOTHING, QuietTopic
 from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
 from firedex.wire.overview import DeadlinesNow, LateSubscription, UtilityNow
 from firedex_models.topic_index import TopicIndex
@@ -109,6 +109,27 @@ class SiteView:
             for number in index.matching(name).tolist():
                 urgent[number] = urgent.get(number, False) or matter
         return [Unpublished(topic=quiet[n], urgent=urgent[n]) for n in sorted(urgent)]
+
+    def without_publisher(
+        self, quiet: Sequence[QuietTopic], off: Set[str] = frozenset()
+    ) -> dict[SubscriptionKey, float]:
+        """Which part of a subscription is declared and not published any more.
+
+        Plans no longer expect it, and so nobody misses it; it is worth nothing all the same.
+        """
+        index = TopicIndex([each.topic for each in quiet])
+        declared: dict[str, float] = {}
+        found = {}
+        for row in self.prediction.subscriptions if quiet else ():
+            if row.filter not in declared:
+                matched = index.matching(row.filter).tolist()
+                declared[row.filter] = sum(quiet[n].declared_per_second for n in matched)
+            gone = declared[row.filter]
+            if gone > 0 and row.subscriber not in off:
+                part = gone / (gone + row.offered_events_per_second)
+                whole = part >= 1 - NEAR_NOTHING
+                found[row.subscriber, row.filter] = 1.0 if whole else part
+        return found
 
     @cached_property
     def _shares_of_filter(self) -> dict[str, Sequence[TopicShare]]:

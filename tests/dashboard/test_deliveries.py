@@ -449,3 +449,25 @@ def test_what_is_not_published_is_urgent_by_what_it_is_worth() -> None:
     view = replace(view, prediction=replace(view.prediction, subscriptions=rows))
     found = {one.topic.topic: one.urgent for one in view.unpublished(quiet)}
     assert found == {"smoke/1": True, "heat/1": False}
+
+
+def test_what_is_not_published_is_worth_nothing_though_its_flow_brings_other_things() -> None:
+    """A plan that counts with what is measured expects none of it."""
+    view, heat = shared(["smoke/#", "heat/#"])
+    rows = tuple(
+        replace(row, offered_events_per_second=0.0) if row.filter == "smoke/#" else row
+        for row in view.prediction.subscriptions
+    )
+    view = replace(view, prediction=replace(view.prediction, subscriptions=rows))
+    quiet = [QuietTopic(topic="smoke/1", declared_per_second=10.0, counted_per_second=0.0)]
+    seen = look(view, {"crew": 0.5}, [heat], quiet=quiet)
+    assert [(one.filter, one.topics) for one in seen.silent] == [("smoke/#", ())]
+    assert seen.utility is not None
+    assert seen.utility.measured == pytest.approx(0.5)
+    assert [(one.filter, one.late_by_seconds) for one in seen.late] == [("smoke/#", None)]
+    assert [alert.text for alert in seen.alerts][:2] == [
+        "smoke 1 is no longer published: 10 events a second are declared",
+        "smoke all does not arrive for crew",
+    ]
+    off = look(view, {"crew": 20.0}, [heat], quiet=quiet)
+    assert off.silent == off.late == (), "who is off says nothing"
