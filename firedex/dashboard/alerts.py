@@ -48,15 +48,16 @@ def alerts(
     unplanned: Unplanned = NOTHING_WAITS,
     unseen: Sequence[UnseenLink] = (),
 ) -> tuple[Alert, ...]:
-    """All there are to say; ``deliveries``: none while no plan is in force.
+    """All there are to say, what others may follow from first.
 
-    ``commanders``: the clients of command.
+    ``deliveries``: none while no plan is in force. ``commanders``: the clients of command.
     """
     said: list[Alert] = []
     if trouble is not None:
         text = f"the network does not follow the plan: {trouble.error}"
         said.append(Alert(severity="urgent", text=text, since=trouble.since))
     said += plan_alerts(unplanned, trouble=trouble is not None)
+    said += _of_parts(parts, commanders)
     said += delivery_alerts(deliveries)
     groups = by_name((one.filter, one) for one in late)
     spoken = few_of_each([(name, those[0].subscriber) for name, those in groups.items()])
@@ -70,7 +71,6 @@ def alerts(
         wrong = link_trouble(link)
         if wrong and wrong.text not in told:
             said.append(Alert(severity="warning", text=wrong.text, since=wrong.since))
-    said += _of_parts(parts, commanders)
     said += _of_classes(classes)
     return tuple(sorted(said, key=lambda alert: RANKS[alert.severity]))
 

@@ -271,6 +271,12 @@ def test_changes_that_no_plan_follows_are_said() -> None:
     assert severities == ["warning", "urgent"]
 
 
+def test_what_others_may_follow_from_comes_before_them() -> None:
+    silent = PartHealth(part="crew-7", kind="client", state="stale", seconds_ago=40.0)
+    texts = said(parts=[silent], late=[late(predicted=True)])
+    assert texts[0] == "crew-7 is silent: it is not known what reaches it"
+
+
 def test_a_class_much_slower_than_predicted() -> None:
     given: dict[str, Any] = {
         "priority": 2,
