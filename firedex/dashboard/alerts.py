@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 
 from firedex.dashboard.alert_groups import by_name, few_of_each
 from firedex.dashboard.delivery_alerts import Deliveries, delivery_alerts
+from firedex.dashboard.delivery_gaps import SubscriptionKey
 from firedex.dashboard.link_reasons import MEANWHILE, link_trouble
 from firedex.dashboard.plan_alerts import Unplanned, plan_alerts
 from firedex.dashboard.unseen_links import UnseenLink
@@ -59,7 +60,10 @@ def alerts(
     said += plan_alerts(unplanned, trouble=trouble is not None)
     said += _of_parts(parts, commanders)
     said += delivery_alerts(deliveries)
-    groups = by_name((one.filter, one) for one in late)
+    silent = _said_by_filter(deliveries)
+    groups = by_name(
+        (one.filter, one) for one in late if (one.subscriber, one.filter) not in silent
+    )
     spoken = few_of_each([(name, those[0].subscriber) for name, those in groups.items()])
     said += [_lateness_alert(name, groups[name]) for name in spoken]
     said += _more_lateness(len(groups) - len(spoken))
@@ -73,6 +77,14 @@ def alerts(
             said.append(Alert(severity="warning", text=wrong.text, since=wrong.since))
     said += _of_classes(classes)
     return tuple(sorted(said, key=lambda alert: RANKS[alert.severity]))
+
+
+def _said_by_filter(deliveries: Deliveries | None) -> Set[SubscriptionKey]:
+    """What is said to bring nothing need not be said to be late."""
+    if deliveries is None or deliveries.all_silent:
+        return set()
+    whole = (one for one in deliveries.silent if not one.of_class and not one.topics)
+    return {(one.subscriber, one.filter) for one in whole}
 
 
 def _lateness_alert(name: str, those: Sequence[LateSubscription]) -> Alert:

@@ -397,6 +397,19 @@ def test_what_does_not_come_is_said_by_its_filter_or_topic_where_the_rest_does()
     ]
 
 
+def test_what_brings_nothing_is_not_said_twice() -> None:
+    never = late(subscriber="crew-1", late_by_seconds=None, delay_p95_seconds=None)
+    by_filter = Deliveries(measured=True, silent=[silence(0, 4.0, of_class=False)], **GIVEN)
+    assert said(deliveries=by_filter, late=[never]) == [
+        "nothing of floor 7 smoke reaches crew-1: 4 events a second were predicted"
+    ]
+    by_class = Deliveries(measured=True, silent=[silence(0, 4.0)], **GIVEN)
+    assert said(deliveries=by_class, late=[never]) == [
+        "nothing of class 0 reaches crew-1: 4 events a second were predicted",
+        "floor 7 smoke does not arrive for crew-1",
+    ]
+
+
 def quiet(topic: str, counted: float = 0.0, *, urgent: bool = True) -> Unpublished:
     found = QuietTopic(topic=topic, declared_per_second=10.0, counted_per_second=counted)
     return Unpublished(topic=found, urgent=urgent)
