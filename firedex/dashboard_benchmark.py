@@ -186,7 +186,9 @@ def _measured(flow: dict[str, Any], p95: float) -> dict[str, Any]:
         "configuration_version": flow["version"],
         "window_start": datetime.now(UTC).isoformat(),
         "window_seconds": 1.0,
-        "topics": [{"topic": "floor/1/sensor", "delivered_events": 10, "missing_events": 0}],
+        "topics": [
+            {"topic": name, "delivered_events": 1, "missing_events": 0} for name in flow["filters"]
+        ],
         "delay_mean_seconds": p95 / 2,
         "delay_p95_seconds": p95,
     }

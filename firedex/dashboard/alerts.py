@@ -1,22 +1,22 @@
 """What somebody should know, in words: the most urgent first. Pure.
 
-A late subscription is said together with why, if the network says why: a link on its way that has
-lost bandwidth, or that has more to carry than it can. Nothing is left unsaid that would make
-silence a false all-clear: parts never heard of, and deliveries that were predicted and do not come.
+A late subscription is said together with why, if that is known. Nothing is left unsaid that would
+make silence a false all-clear: parts never heard of, and what was predicted and does not come.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterable, Sequence, Set
 
-from firedex.dashboard.delivery_gaps import ShortFlow, SilentFlow
-from firedex.dashboard.link_shares import Port
+from firedex.dashboard.alert_groups import by_name, few_of_each
+from firedex.dashboard.delivery_alerts import Deliveries, delivery_alerts
+from firedex.dashboard.delivery_gaps import SubscriptionKey
+from firedex.dashboard.link_reasons import MEANWHILE, link_trouble
+from firedex.dashboard.plan_alerts import Unplanned, plan_alerts
+from firedex.dashboard.unseen_links import UnseenLink
 from firedex.dashboard.wording import (
     filter_words,
-    loss_text,
-    rate_text,
+    names_text,
     seconds_text,
-    share_text,
+    short,
 )
 from firedex.wire.overview import (
     Alert,
@@ -27,66 +27,14 @@ from firedex.wire.overview import (
 )
 from firedex.wire.service_api import PushTrouble
 
-__all__ = ["Deliveries", "LinkTrouble", "alerts", "link_trouble", "with_reasons"]
+__all__ = ["alerts"]
 
-MOST_LATE_ALERTS = 5
 MUCH_SLOWER = 3.0
 SLOW_SECONDS = 0.05
 """Less than this is noise of the hosts, whatever was predicted."""
-FULL = 1.0
-LEAST_LOSS = 0.05
-"""A link that has lost less of its bandwidth is as it was built."""
+HALF = 0.5
+NOTHING_WAITS = Unplanned()
 RANKS = {"urgent": 0, "warning": 1, "note": 2}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkTrouble:
-    """What is wrong with a link, and since when, if that was said."""
-
-    text: str
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deliveries:
-    """What comes, beside what was predicted. ``measured``: anything was reported at all."""
-
-    measured: bool
-    predicted_per_second: float
-    window_seconds: float
-    silent: Sequence[SilentFlow] = ()
-    short: Sequence[ShortFlow] = ()
-    all_silent: bool = False
-
-
-def link_trouble(link: LinkNow) -> LinkTrouble | None:
-    """What is wrong with a link, if anything."""
-    whole = link.full_bandwidth_bits_per_second
-    lost = 1 - link.bandwidth_bits_per_second / whole
-    if lost >= LEAST_LOSS:
-        return LinkTrouble(
-            text=f"link {link.name} has lost {loss_text(lost)} its bandwidth",
-            since=link.reduced_since,
-        )
-    if link.planned_load > FULL:
-        needed = share_text(link.planned_load)
-        return LinkTrouble(text=f"link {link.name} would need {needed} of its bandwidth")
-    return None
-
-
-def with_reasons(
-    late: Iterable[LateSubscription],
-    ways: Mapping[str, tuple[Port, ...]],
-    troubles: Mapping[Port, LinkTrouble],
-) -> list[LateSubscription]:
-    """Late subscriptions with the first trouble on their way, if no reason is known yet."""
-    explained = []
-    for one in late:
-        why = next((troubles[p] for p in ways.get(one.subscriber, ()) if p in troubles), None)
-        if why is not None and one.reason is None:
-            one = replace(one, reason=why.text, reason_since=why.since)
-        explained.append(one)
-    return explained
 
 
 def alerts(
@@ -97,94 +45,76 @@ def alerts(
     classes: Iterable[ClassNow],
     parts: Iterable[PartHealth],
     deliveries: Deliveries | None,
+    commanders: Set[str] = frozenset(),
+    unplanned: Unplanned = NOTHING_WAITS,
+    unseen: Sequence[UnseenLink] = (),
 ) -> tuple[Alert, ...]:
-    """All there are to say; ``deliveries``: none while no plan is in force."""
+    """All there are to say, what others may follow from first.
+
+    ``deliveries``: none while no plan is in force. ``commanders``: the clients of command.
+    """
     said: list[Alert] = []
     if trouble is not None:
         text = f"the network does not follow the plan: {trouble.error}"
         said.append(Alert(severity="urgent", text=text, since=trouble.since))
-    said += _of_deliveries(deliveries)
-    said += _of_lateness(late)
-    explained = {one.reason for one in late}
+    said += plan_alerts(unplanned, trouble=trouble is not None)
+    said += _of_parts(parts, commanders)
+    said += delivery_alerts(deliveries)
+    silent = _said_by_filter(deliveries)
+    groups = by_name(
+        (one.filter, one) for one in late if (one.subscriber, one.filter) not in silent
+    )
+    spoken = few_of_each([(name, those[0].subscriber) for name, those in groups.items()])
+    said += [_lateness_alert(name, groups[name]) for name in spoken]
+    said += _more_lateness(len(groups) - len(spoken))
+    if unseen:
+        text = f"the controller does not see the link {names_text([one.name for one in unseen])}"
+        said.append(Alert(severity="urgent", text=text, since=unseen[0].since))
+    told = {(groups[name][0].reason or "").removeprefix(MEANWHILE) for name in spoken}
     for link in links:
         wrong = link_trouble(link)
-        if wrong and wrong.text not in explained:
+        if wrong and wrong.text not in told:
             said.append(Alert(severity="warning", text=wrong.text, since=wrong.since))
-    said += _of_parts(parts)
     said += _of_classes(classes)
     return tuple(sorted(said, key=lambda alert: RANKS[alert.severity]))
 
 
-def _of_lateness(late: Sequence[LateSubscription]) -> Iterable[Alert]:
-    """One for each filter; its worst subscriber speaks for the others."""
-    worst: dict[str, LateSubscription] = {}
-    whose: dict[str, list[str]] = {}
-    for one in late:
-        worst.setdefault(one.filter, one)
-        whose.setdefault(one.filter, []).append(one.subscriber)
-    for name, one in list(worst.items())[:MOST_LATE_ALERTS]:
-        how = "does not arrive"
-        if one.late_by_seconds is not None:
-            predicted = "" if one.delay_p95_seconds is not None else "predicted to be "
-            how = f"is {predicted}{seconds_text(one.late_by_seconds)} late"
-        why = f": {one.reason}" if one.reason else ""
-        text = f"{filter_words(name)} {how} for {_names(whose[name])}{why}"
-        yield Alert(severity="urgent", text=text, since=one.reason_since)
-    if len(worst) > MOST_LATE_ALERTS:
-        more = len(worst) - MOST_LATE_ALERTS
-        yield Alert(severity="urgent", text=f"{more} more filters miss their deadline")
+def _said_by_filter(deliveries: Deliveries | None) -> Set[SubscriptionKey]:
+    """What is said to bring nothing need not be said to be late."""
+    if deliveries is None or deliveries.all_silent:
+        return set()
+    whole = (one for one in deliveries.silent if not one.of_class and not one.topics)
+    return {(one.subscriber, one.filter) for one in whole}
 
 
-def _names(subscribers: Sequence[str]) -> str:
-    first, *others = dict.fromkeys(subscribers)
-    return f"{first} and {len(others)} more" if others else first
+def _lateness_alert(name: str, those: Sequence[LateSubscription]) -> Alert:
+    """The first of a filter's subscribers speaks for the others."""
+    one, how = those[0], "does not arrive"
+    if one.late_by_seconds is not None:
+        by = seconds_text(one.late_by_seconds) + " " if one.late_by_seconds else ""
+        how = f"is {'predicted to be ' if one.predicted else ''}{by}late"
+    why = one.reason or ""
+    if why:
+        why = f"; {why}" if why.startswith(MEANWHILE) else f": {why}"
+    whom = names_text([each.subscriber for each in those])
+    text = f"{filter_words(name)} {how} for {whom}{why}"
+    return Alert(severity="urgent", text=text, since=one.reason_since)
 
 
-def _of_deliveries(found: Deliveries | None) -> Iterable[Alert]:
-    if found is None:
-        yield Alert(severity="note", text="no plan is in force yet")
-        return
-    if found.predicted_per_second <= 0:
-        yield Alert(severity="note", text="nothing is expected: nobody publishes what is wanted")
-    elif found.all_silent:
-        text = (
-            f"nothing is delivered to anybody: {rate_text(found.predicted_per_second)} were "
-            f"predicted, none was reported for {seconds_text(found.window_seconds)}"
-        )
-        yield Alert(severity="urgent", text=text)
-        return
-    elif not found.measured:
-        yield Alert(severity="note", text="nothing has been measured under this plan yet")
-    silent: dict[int, list[SilentFlow]] = {}
-    for flow in found.silent:
-        silent.setdefault(flow.priority, []).append(flow)
-    for priority, flows in sorted(silent.items()):
-        expected = rate_text(sum(flow.expected_per_second for flow in flows))
-        whom = _names([flow.subscriber for flow in flows])
-        text = f"nothing of class {priority} reaches {whom}: {expected} were predicted"
-        yield Alert(severity="urgent", text=text)
-    short: dict[int, list[ShortFlow]] = {}
-    for one in found.short:
-        short.setdefault(one.priority, []).append(one)
-    for priority, those in sorted(short.items()):
-        worst = those[0]
-        text = (
-            f"only {share_text(worst.success_rate)} of class {priority} reaches "
-            f"{_names([one.subscriber for one in those])}: "
-            f"{share_text(worst.predicted_success_rate)} was predicted"
-        )
-        yield Alert(severity="urgent", text=text)
+def _more_lateness(filters: int) -> Iterable[Alert]:
+    if filters:
+        misses = "filter misses its" if filters == 1 else "filters miss their"
+        yield Alert(severity="urgent", text=f"{filters} more {misses} deadline")
 
 
-def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
-    silent, unheard = [], []
+def _of_parts(parts: Iterable[PartHealth], commanders: Set[str]) -> Iterable[Alert]:
+    clients = []
     for part in parts:
-        name = part.part if part.part == part.kind else f"{part.kind} {part.part}"
+        name = part.part if part.part == part.kind else f"{part.kind} {short(part.part)}"
         if part.state == "trouble":
             yield Alert(severity="urgent", text=f"{name}: {part.detail or 'not well'}")
         elif part.kind == "client":
-            silent += [part] if part.state == "stale" else []
-            unheard += [part] if part.state == "unknown" else []
+            clients.append(part)
         elif part.state == "stale":
             ago = seconds_text(part.seconds_ago or 0.0)
             yield Alert(severity="urgent", text=f"{name} has not been heard for {ago}")
@@ -192,15 +122,30 @@ def _of_parts(parts: Iterable[PartHealth]) -> Iterable[Alert]:
             yield Alert(severity="note", text=f"{name}: {part.detail}")
         elif part.state == "unknown":
             yield Alert(severity="warning", text=f"{name} has never been heard of")
-    for those, one, many in (
-        (silent, "is silent", "are silent"),
-        (unheard, "has never been heard of", "have never been heard of"),
-    ):
-        if those:
-            who = _names([part.part for part in those])
-            how, whom = (many, "them") if len(those) > 1 else (one, "it")
-            text = f"{who} {how}: it is not known what reaches {whom}"
-            yield Alert(severity="warning", text=text)
+    yield from _of_clients(clients, commanders)
+
+
+def _of_clients(clients: Sequence[PartHealth], commanders: Set[str]) -> Iterable[Alert]:
+    """Urgent if half of them are silent, or one of command's."""
+    silent = [part.part for part in clients if part.state == "stale"]
+    silent.sort(key=lambda name: name not in commanders)
+    if silent:
+        everybody = len(silent) == len(clients)
+        half = len(silent) > 1 and len(silent) >= HALF * len(clients)
+        who = f"all {len(silent)} clients" if everybody and half else names_text(silent)
+        yield Alert(
+            severity="urgent" if everybody or half or silent[0] in commanders else "warning",
+            text=f"{who} {'are' if len(silent) > 1 else 'is'} silent: {_unknown(silent)}",
+        )
+    unheard = [part.part for part in clients if part.state == "unknown"]
+    if unheard:
+        have = "have" if len(unheard) > 1 else "has"
+        text = f"{names_text(unheard)} {have} never been heard of: {_unknown(unheard)}"
+        yield Alert(severity="warning", text=text)
+
+
+def _unknown(whom: Sequence[str]) -> str:
+    return f"it is not known what reaches {'them' if len(whom) > 1 else 'it'}"
 
 
 def _of_classes(classes: Iterable[ClassNow]) -> Iterable[Alert]:

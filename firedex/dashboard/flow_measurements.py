@@ -1,4 +1,4 @@
-"""What clients reported of their flows lately, and what it comes to for classes. Pure."""
+"""What is predicted of flows, what clients reported lately, and what it makes of classes. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,9 +7,40 @@ from firedex.wire import ClassPrediction, Statistics
 from firedex.wire.overview import ClassNow
 from firedex.wire.reports import numbered_events
 
-__all__ = ["FlowKey", "FlowMeasurement", "class_rows", "flow_measurements"]
+__all__ = [
+    "FlowForecast",
+    "FlowKey",
+    "FlowMeasurement",
+    "class_rows",
+    "credible_part",
+    "flow_measurements",
+]
 
 FlowKey = tuple[str, int]
+TIMES_PREDICTED = 3.0
+SPARE_EVENTS = 10.0
+LONGEST_WINDOW_SECONDS = 60.0
+SHORTEST_WINDOW_SECONDS = 1.0
+"""Within which a few events make no rate."""
+
+
+NOTHING: Mapping[int, float] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowForecast:
+    """What is predicted for all subscriptions of a flow together."""
+
+    priority: int
+    offered_per_second: float
+    delivered_per_second: float
+
+    @property
+    def success_rate(self) -> float:
+        """Of what is offered."""
+        if self.offered_per_second <= 0:
+            return 1.0
+        return min(self.delivered_per_second / self.offered_per_second, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,23 +87,68 @@ def _measurement(report: Statistics) -> FlowMeasurement:
     )
 
 
+def credible_part(events: int, offered_per_second: float, window_seconds: float) -> float:
+    """How much of what a client claims counts for its class.
+
+    All of it up to three times what is predicted to be offered, and ten events more: beyond that
+    a class would be whatever the one that claims most says.
+    """
+    seconds = min(window_seconds, LONGEST_WINDOW_SECONDS)
+    most = TIMES_PREDICTED * offered_per_second * seconds + SPARE_EVENTS
+    return min(1.0, most / events) if events else 1.0
+
+
 def class_rows(
     predicted: Iterable[ClassPrediction],
-    priorities: Mapping[FlowKey, int],
+    flows: Mapping[FlowKey, FlowForecast],
     measured: Mapping[FlowKey, FlowMeasurement],
+    silent: Mapping[int, float] = NOTHING,
 ) -> tuple[ClassNow, ...]:
-    """Each class with what its flows measured: delays by delivered events, the worst percentile."""
-    flows: dict[int, list[FlowMeasurement]] = {}
+    """Each class with what its flows measured: delays by delivered events, the worst percentile.
+
+    ``flows``: their forecasts. ``silent``: events a second of each class that are offered, and of
+    which nothing comes.
+    """
+    rates: dict[int, list[_Rates]] = {}
     for key, measurement in measured.items():
-        if key in priorities:
-            flows.setdefault(priorities[key], []).append(measurement)
-    return tuple(_class_row(each, flows.get(each.priority, [])) for each in predicted)
+        if key in flows:
+            rates.setdefault(flows[key].priority, []).append(_rates(measurement, flows[key]))
+    return tuple(
+        _class_row(each, rates.get(each.priority, []), silent.get(each.priority, 0.0))
+        for each in predicted
+    )
 
 
-def _class_row(predicted: ClassPrediction, flows: list[FlowMeasurement]) -> ClassNow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """A measurement as events a second, as far as it counts; windows differ between clients."""
+
+    delivered: float
+    numbered: float
+    missing: float
+    of: FlowMeasurement
+
+
+def _rates(flow: FlowMeasurement, forecast: FlowForecast) -> _Rates:
+    events = flow.delivered + flow.missing
+    part = credible_part(events, forecast.offered_per_second, flow.window_seconds)
+    part /= max(flow.window_seconds, SHORTEST_WINDOW_SECONDS)
+    return _Rates(
+        delivered=flow.delivered * part,
+        numbered=flow.numbered * part,
+        missing=flow.missing * part,
+        of=flow,
+    )
+
+
+def _class_row(predicted: ClassPrediction, flows: list[_Rates], silent: float) -> ClassNow:
     numbered = sum(flow.numbered for flow in flows)
-    total = numbered + sum(flow.missing for flow in flows)
-    timed = [(f.delivered, f.delay_mean_seconds) for f in flows if f.delay_mean_seconds is not None]
+    total = numbered + sum(flow.missing for flow in flows) + silent
+    timed = [
+        (flow.delivered, flow.of.delay_mean_seconds)
+        for flow in flows
+        if flow.of.delay_mean_seconds is not None
+    ]
     weight = sum(events for events, _ in timed)
     return ClassNow(
         priority=predicted.priority,
@@ -83,7 +159,8 @@ def _class_row(predicted: ClassPrediction, flows: list[FlowMeasurement]) -> Clas
         predicted_success_rate=predicted.success_rate,
         delay_mean_seconds=sum(e * d for e, d in timed) / weight if weight else None,
         delay_p95_seconds=max(
-            (f.delay_p95_seconds for f in flows if f.delay_p95_seconds is not None), default=None
+            (p95 for flow in flows if (p95 := flow.of.delay_p95_seconds) is not None),
+            default=None,
         ),
         success_rate=numbered / total if total else None,
     )

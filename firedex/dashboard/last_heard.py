@@ -1,13 +1,13 @@
-"""Since when nothing was heard of a subscription: over several plans, and longer than one window.
+"""Since when nothing was heard of a topic: over several plans, and longer than one window.
 
 A plan is replaced every now and then, and a slow topic is silent for minutes: what counts is when
-a subscription was first planned for, and when its subscriber last reported one of its topics.
+a subscription and a topic were first planned for, and when the subscriber last reported the topic.
+What else a connection brings says nothing of it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from firedex.dashboard.flow_measurements import FlowKey
 from firedex.wire import Statistics, SubscriptionPrediction
 
 __all__ = ["LastHeard"]
@@ -27,60 +27,51 @@ class LastHeard:
 
     def __init__(self) -> None:
         self._awaited: dict[tuple[str, str], _Awaited] = {}
-        self._topics: dict[tuple[str, str], float] = {}
-        self._version, self._flows = 0, dict[FlowKey, float]()
+        self._published: dict[str, _Awaited] = {}
+        self._heard: dict[tuple[str, str], float] = {}
 
     def plan(
-        self, version: int, rows: Iterable[SubscriptionPrediction], since_seconds: float
+        self,
+        rows: Iterable[SubscriptionPrediction],
+        published: Mapping[str, float],
+        since_seconds: float,
     ) -> None:
-        """These are to be delivered since then; those that were before, since before."""
-        self._version, self._flows = version, {}
-        awaited: dict[tuple[str, str], _Awaited] = {}
-        for row in rows:
-            key, rate = (row.subscriber, row.filter), _delivered(row)
-            before = self._awaited.get(key)
-            if before is None or rate > MUCH_MORE * before.per_second:
-                before = _Awaited(since_seconds=since_seconds, per_second=rate)
-            awaited[key] = before
-        self._awaited = awaited
-        there = {subscriber for subscriber, _ in awaited}
-        self._topics = {key: at for key, at in self._topics.items() if key[0] in there}
+        """These are to be delivered since then; those that were before, since before.
+
+        ``published``: events a second of each topic, as planned with.
+        """
+        self._awaited = {
+            (row.subscriber, row.filter): _still(
+                self._awaited.get((row.subscriber, row.filter)),
+                row.offered_events_per_second * row.success_rate,
+                since_seconds,
+            )
+            for row in rows
+        }
+        self._published = {
+            topic: _still(self._published.get(topic), rate, since_seconds)
+            for topic, rate in published.items()
+        }
+        there = {subscriber for subscriber, _ in self._awaited}
+        self._heard = {key: at for key, at in self._heard.items() if key[0] in there}
 
     def report(self, reports: Iterable[tuple[float, Statistics]]) -> None:
         """What clients reported, and when, under whichever plan."""
         for at_seconds, report in reports:
             for count in report.topics:
-                if not count.delivered_events:
-                    continue
-                self._topics[report.subscriber, count.topic] = at_seconds
-                if report.configuration_version == self._version:
-                    self._flows[report.subscriber, report.flow] = at_seconds
+                if count.delivered_events:
+                    self._heard[report.subscriber, count.topic] = at_seconds
 
-    def expected_events(
-        self,
-        rows: Iterable[SubscriptionPrediction],
-        topics_of: Callable[[str], Iterable[str]],
-        now_seconds: float,
-        least_seconds: float,
-    ) -> float:
-        """What should have come of ``rows`` since they were heard, if that is ``least_seconds``.
-
-        ``topics_of``: those that a filter matches.
-        """
-        expected = 0.0
-        for row in rows:
-            known = self._awaited.get((row.subscriber, row.filter))
-            if known is None:
-                continue
-            heard = [
-                self._topics.get((row.subscriber, name), 0.0) for name in topics_of(row.filter)
-            ]
-            heard.append(self._flows.get((row.subscriber, row.flow), 0.0))
-            silent = now_seconds - max(known.since_seconds, *heard)
-            if silent >= least_seconds:
-                expected += _delivered(row) * silent
-        return expected
+    def silent_seconds(self, subscriber: str, name: str, topic: str, now_seconds: float) -> float:
+        """How long nothing has come of a topic that the subscriber's filter ``name`` matches."""
+        awaited, published = self._awaited.get((subscriber, name)), self._published.get(topic)
+        if awaited is None or published is None:
+            return 0.0
+        heard = self._heard.get((subscriber, topic), 0.0)
+        return now_seconds - max(awaited.since_seconds, published.since_seconds, heard)
 
 
-def _delivered(row: SubscriptionPrediction) -> float:
-    return row.offered_events_per_second * row.success_rate
+def _still(before: _Awaited | None, per_second: float, since_seconds: float) -> _Awaited:
+    if before is None or per_second > MUCH_MORE * before.per_second:
+        return _Awaited(since_seconds=since_seconds, per_second=per_second)
+    return before

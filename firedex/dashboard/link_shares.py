@@ -16,7 +16,7 @@ from firedex.wire.overview import ClassShare, LinkNow
 from firedex.wire.packet_sizes import wire_bytes
 from firedex_models.topic_index import TopicIndex
 
-__all__ = ["Port", "Shares", "link_rows", "planned_shares", "ports_on_way"]
+__all__ = ["Port", "Shares", "link_rows", "planned_shares", "ports_on_way", "published_rates"]
 
 Port = tuple[str, str | None]
 """A switch, and the switch that the port leads to (none: its hosts)."""
@@ -40,14 +40,20 @@ def ports_on_way(scenario: Scenario) -> dict[str, tuple[Port, ...]]:
     return {subscriber.id: ways[subscriber.switch] for subscriber in scenario.subscribers}
 
 
-def planned_shares(scenario: Scenario, rows: Iterable[SubscriptionPrediction]) -> Shares:
-    """Bits a second of each class on each port, after the planned drops."""
-    index = TopicIndex([topic.name for topic in scenario.topics])
+def published_rates(scenario: Scenario) -> dict[str, float]:
+    """Events a second of each topic, of all its publishers."""
     rates: dict[str, float] = {}
     for publisher in scenario.publishers:
         for publication in publisher.publications:
             known = rates.get(publication.topic, 0.0)
             rates[publication.topic] = known + publication.rate_per_second
+    return rates
+
+
+def planned_shares(scenario: Scenario, rows: Iterable[SubscriptionPrediction]) -> Shares:
+    """Bits a second of each class on each port, after the planned drops."""
+    index = TopicIndex([topic.name for topic in scenario.topics])
+    rates = published_rates(scenario)
     ways = ports_on_way(scenario)
     transports = {s.id: s.transport or scenario.transport for s in scenario.subscribers}
     bits: dict[tuple[str, str], float] = {}
@@ -77,13 +83,30 @@ def planned_shares(scenario: Scenario, rows: Iterable[SubscriptionPrediction]) -
     return shares
 
 
-def _counted_shares(topology: NetworkTopology, statistics: NetworkStatistics) -> Shares:
-    towards = {(link.from_, link.from_port): link.to for link in topology.links}
+def _counted_shares(
+    network: Network, topology: NetworkTopology, statistics: NetworkStatistics
+) -> Shares:
+    """A port that leads nobody knows where is left out, lest it is taken for the hosts'.
+
+    What is no link is a host's, unless a link of the switch is missing: then where one was heard.
+    """
+    towards = {(link.to, link.to_port): link.from_ for link in topology.links}
+    towards |= {(link.from_, link.from_port): link.to for link in topology.links}
+    hosts = {(host.switch, host.port) for host in topology.hosts}
+    there = {switch.switch for switch in topology.switches}
+    seen = {(here, end) for (here, _), end in towards.items()}
+    unsure = {
+        here
+        for here, end in port_bandwidths(network)
+        if end is not None and end in there and (here, end) not in seen
+    }
     shares: Shares = {}
     for switch in statistics.switches:
         for queue in switch.queues:
-            port = (switch.switch, towards.get((switch.switch, queue.port)))
-            classes = shares.setdefault(port, {})
+            port = (switch.switch, queue.port)
+            if port not in towards and port not in hosts and switch.switch in unsure:
+                continue
+            classes = shares.setdefault((switch.switch, towards.get(port)), {})
             classes[queue.priority] = classes.get(queue.priority, 0.0) + queue.bits_per_second
     return shares
 
@@ -103,7 +126,7 @@ def link_rows(
     was last said to be less.
     """
     bandwidths, full = port_bandwidths(network), port_bandwidths(built)
-    counted = _counted_shares(topology, statistics) if topology and statistics else {}
+    counted = _counted_shares(network, topology, statistics) if topology and statistics else {}
     rows = []
     for port, bandwidth in bandwidths.items():
         carried, seen = planned.get(port, {}), counted.get(port)

@@ -1,6 +1,16 @@
 """Figures as people say them. Pure."""
 
-__all__ = ["filter_words", "loss_text", "rate_text", "seconds_text", "share_text"]
+from collections.abc import Sequence
+
+__all__ = [
+    "filter_words",
+    "loss_text",
+    "names_text",
+    "rate_text",
+    "seconds_text",
+    "share_text",
+    "short",
+]
 
 NAMED_LOSSES = (
     (1 / 4, "a quarter of"),
@@ -9,6 +19,7 @@ NAMED_LOSSES = (
     (2 / 3, "two thirds of"),
 )
 NAMED_WITHIN = 0.02
+LONGEST_NAME = 60
 
 
 def seconds_text(seconds: float) -> str:
@@ -46,6 +57,23 @@ def rate_text(per_second: float) -> str:
 
 
 def filter_words(name: str) -> str:
-    """A topic filter as words: ``floor/7/smoke`` is floor 7 smoke."""
+    """A topic filter as words: ``floor/7/smoke`` is floor 7 smoke.
+
+    One that has words in it already is quoted, lest it speaks for us.
+    """
+    if any(character.isspace() for character in name):
+        return f'"{short(name)}"'
     spoken = {"+": "any", "#": "all"}
-    return " ".join(spoken.get(level, level) for level in name.split("/") if level) or name
+    return short(" ".join(spoken.get(level, level) for level in name.split("/") if level) or name)
+
+
+def short(name: str) -> str:
+    """A name as far as it is readable: whoever chose it does not fill the page with it."""
+    shown = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The first of them, and how many others there are."""
+    first, *others = dict.fromkeys(names)
+    return f"{short(first)} and {len(others)} more" if others else short(first)

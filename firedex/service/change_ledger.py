@@ -24,6 +24,7 @@ __all__ = [
     "Done",
     "Entry",
     "Origin",
+    "Pending",
     "Write",
     "last_change",
     "to_be_planned",
@@ -69,13 +70,22 @@ def last_change(connection: Connection) -> int:
     return int(connection.execute(select(func.max(tables.change.c.number))).scalar() or 0)
 
 
-def to_be_planned(connection: Connection, after: int) -> int:
-    """How many changes after ``after`` a plan has to follow."""
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """How many changes a plan has to follow, and when the first of them was made."""
+
+    changes: int
+    since_seconds: float | None = None
+
+
+def to_be_planned(connection: Connection, after: int) -> Pending:
+    """The changes after ``after`` that a plan has to follow."""
     column = tables.change.c
-    counted = select(func.count()).where(
+    counted = select(func.count(), func.min(column.at_seconds)).where(
         column.number > after, column.action.not_in(NO_PLAN_FOLLOWS)
     )
-    return int(connection.execute(counted).scalar_one())
+    changes, since = connection.execute(counted).one()
+    return Pending(int(changes), since)
 
 
 class ChangeLedger:

@@ -1,23 +1,40 @@
 """How each class has done, in steps of ten seconds: small enough to keep a day of it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import BigInteger, Connection, Float, cast, delete, func, insert, select, update
 
+from firedex.dashboard.flow_measurements import credible_part
 from firedex.service import tables
 from firedex.service.database import Database
 from firedex.wire import Statistics
 from firedex.wire.overview import ClassHistory
+from firedex.wire.reports import numbered_events
 
-__all__ = ["STEP_SECONDS", "count_in", "history", "step_seconds"]
+__all__ = [
+    "STEP_SECONDS",
+    "ReportedFlow",
+    "count_in",
+    "count_missing",
+    "history",
+    "step_seconds",
+]
 
 LARGEST_COUNT = 2**53 - 1
 STEP_SECONDS = 10.0
 KEPT_SECONDS = 24 * 3600.0
 _column = tables.class_history.c
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedFlow:
+    """The class that a report is of, and what was predicted to be offered to its flow."""
+
+    priority: int
+    offered_per_second: float
 
 
 @dataclass(slots=True)
@@ -26,16 +43,18 @@ class _Counted:
 
     version: int = 0
     delivered: int = 0
+    numbered: int = 0
     missing: int = 0
     timed: int = 0
     delay_sum_seconds: float = 0.0
     delay_p95_seconds: float | None = None
 
-    def add(self, report: Statistics) -> None:
-        delivered = _bounded(sum(count.delivered_events or 0 for count in report.topics))
+    def add(self, report: Statistics, part: float) -> None:
+        counts = (_delivered(report), *numbered_events(report.topics))
+        delivered, numbered, missing = (round(part * count) for count in counts)
         self.version = max(self.version, report.configuration_version)
         self.delivered = _bounded(self.delivered + delivered)
-        missing = sum(count.missing_events or 0 for count in report.topics)
+        self.numbered = _bounded(self.numbered + numbered)
         self.missing = _bounded(self.missing + missing)
         if report.delay_mean_seconds is not None:
             self.timed = _bounded(self.timed + delivered)
@@ -49,19 +68,54 @@ def _bounded(count: int) -> int:
     return min(count, LARGEST_COUNT)
 
 
+def _delivered(report: Statistics) -> int:
+    return sum(count.delivered_events or 0 for count in report.topics)
+
+
+def _credible_part(reports: Sequence[Statistics], offered_per_second: float) -> float:
+    """Of several reports of one flow together: many of them are no way to claim more."""
+    events = sum(_delivered(each) + numbered_events(each.topics)[1] for each in reports)
+    seconds = sum(report.window_seconds for report in reports)
+    return credible_part(events, offered_per_second, seconds)
+
+
 def count_in(
     connection: Connection,
     reports: Sequence[Statistics],
-    priority_of: Callable[[Statistics], int | None],
+    flow_of: Callable[[Statistics], ReportedFlow | None],
     now_seconds: float,
 ) -> None:
     """Add what clients say of their own flows to the present step, by the class of each report."""
-    at = now_seconds // STEP_SECONDS * STEP_SECONDS
     classes: dict[int, _Counted] = {}
+    by_flow: dict[tuple[str, int], list[Statistics]] = {}
     for report in reports:
-        priority = priority_of(report)
-        if report.reporter == report.subscriber and priority is not None:
-            classes.setdefault(priority, _Counted()).add(report)
+        if report.reporter == report.subscriber:
+            by_flow.setdefault((report.subscriber, report.flow), []).append(report)
+    for those in by_flow.values():
+        known = [(report, flow) for report in those if (flow := flow_of(report)) is not None]
+        if not known:
+            continue
+        counted = classes.setdefault(known[0][1].priority, _Counted())
+        part = _credible_part([report for report, _ in known], known[0][1].offered_per_second)
+        for report, _ in known:
+            counted.add(report, part)
+    _add(connection, classes, now_seconds)
+
+
+def count_missing(
+    connection: Connection, events: Mapping[int, float], version: int, now_seconds: float
+) -> None:
+    """Add events of each class that did not come and that nobody could report."""
+    classes = {
+        priority: _Counted(version=version, missing=_bounded(round(missing)))
+        for priority, missing in events.items()
+        if missing >= 1
+    }
+    _add(connection, classes, now_seconds)
+
+
+def _add(connection: Connection, classes: Mapping[int, _Counted], now_seconds: float) -> None:
+    at = now_seconds // STEP_SECONDS * STEP_SECONDS
     for priority, counted in classes.items():
         _write(connection, at, priority, counted)
     if classes:
@@ -84,6 +138,7 @@ def _write(connection: Connection, at: float, priority: int, counted: _Counted) 
         .values(
             version=max(known.version, counted.version),
             delivered=_bounded(known.delivered + counted.delivered),
+            numbered=_bounded(known.numbered + counted.numbered),
             missing=_bounded(known.missing + counted.missing),
             timed=_bounded(known.timed + counted.timed),
             delay_sum_seconds=known.delay_sum_seconds + counted.delay_sum_seconds,
@@ -103,7 +158,7 @@ def history(
     step = (cast(_column.at_seconds, BigInteger) // length).label("step")
     total = {
         name: func.sum(cast(_column[name], Float)).label(name)
-        for name in ("delivered", "missing", "timed", "delay_sum_seconds")
+        for name in ("delivered", "numbered", "missing", "timed", "delay_sum_seconds")
     }
     chosen = (
         select(
@@ -126,12 +181,17 @@ def history(
             priority=row.priority,
             configuration_version=row.version,
             delivered_events=_bounded(int(row.delivered)),
-            missing_events=_bounded(int(row.missing)) if row.timed or row.missing else None,
+            missing_events=_bounded(int(row.missing)) if row.numbered or row.missing else None,
+            success_rate=_share(row.numbered, row.numbered + row.missing),
             delay_mean_seconds=row.delay_sum_seconds / row.timed if row.timed else None,
             delay_p95_seconds=row.delay_p95_seconds,
         )
         for row in rows
     ]
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
 def step_seconds(seconds: float, most_steps: int) -> int:

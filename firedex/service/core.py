@@ -243,7 +243,10 @@ class ConfigurationService:
             last_change=last,
             in_force_version=now.version if now else 0,
             in_force_change=through,
-            pending_changes=pending,
+            pending_changes=pending.changes,
+            pending_since=None
+            if pending.since_seconds is None
+            else datetime.fromtimestamp(pending.since_seconds, UTC),
             in_force_since=datetime.fromtimestamp(now.since_seconds, UTC) if now else None,
             achieved_utility_rate=rate,
             deadlines_missed=missed,

@@ -142,5 +142,14 @@ def _third(connection: Connection) -> None:
     )
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third)
+def _fourth(connection: Connection) -> None:
+    """Of class history, events that are numbered, apart; all that were timed are taken for it."""
+    for statement in (
+        "ALTER TABLE class_history ADD COLUMN numbered BIGINT DEFAULT 0 NOT NULL",
+        "UPDATE class_history SET numbered = delivered WHERE timed > 0 OR missing > 0",
+    ):
+        connection.execute(text(statement))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth)
 FORM = len(STEPS)

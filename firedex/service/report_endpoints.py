@@ -9,6 +9,7 @@ from pydantic import Field
 from sqlalchemy import select
 
 from firedex.service import tables
+from firedex.service.class_history import ReportedFlow
 from firedex.service.configuration_endpoints import BEFORE, LIMIT
 from firedex.service.configuration_store import InForce
 from firedex.service.core import Event
@@ -61,9 +62,10 @@ def post_statistics(call: Call) -> Reply:
             if report.flow >= most_flows:
                 raise Conflict(f"flow {report.flow}: flows are numbered from 0 to {most_flows - 1}")
     flows = FlowsInForce(call.service.in_force)
-    store = ReportStore(call.service.database, flows.filters_of, flows.priority_of)
+    store = ReportStore(call.service.database, flows.filters_of, flows.flow_of)
     if store.keep(reports, party=None if staff else call.identity.party):
         call.service.counted()
+    call.service.overview.note_silence()
     if reports:
         data = {"reports": len(reports)}
         call.service.tell(Event(kind="statistics", data=data, version=call.service.version))
@@ -77,16 +79,31 @@ class FlowsInForce:
         self._pieces = now.document.pieces if now else {}
         self._version = now.version if now else 0
         self._known: dict[str, dict[int, dict[str, Any]]] = {}
+        self._rates: dict[str, dict[int, float]] = {}
 
     def filters_of(self, subscriber: str, flow: int) -> tuple[str, ...]:
         """The flow's filters; none if there is no such flow."""
         return tuple(self._flows(subscriber).get(flow, {}).get("filters", ()))
 
-    def priority_of(self, report: Statistics) -> int | None:
-        """The class of the report's flow; none if it was made under another version."""
+    def flow_of(self, report: Statistics) -> ReportedFlow | None:
+        """The report's flow; none if there is none, or it was made under another version."""
         if report.configuration_version != self._version:
             return None
-        return self._flows(report.subscriber).get(report.flow, {}).get("priority")
+        flow = self._flows(report.subscriber).get(report.flow)
+        if flow is None:
+            return None
+        offered = self._offered(report.subscriber).get(report.flow, 0.0)
+        return ReportedFlow(flow["priority"], offered)
+
+    def _offered(self, subscriber: str) -> dict[int, float]:
+        if subscriber not in self._rates:
+            piece = self._pieces.get(subscriber)
+            rates: dict[int, float] = {}
+            for row in json.loads(f"[{piece.rows}]") if piece else []:
+                offered = row["offered_events_per_second"]
+                rates[row["flow"]] = rates.get(row["flow"], 0.0) + offered
+            self._rates[subscriber] = rates
+        return self._rates[subscriber]
 
     def _flows(self, subscriber: str) -> dict[int, dict[str, Any]]:
         if subscriber not in self._known:
@@ -155,6 +172,7 @@ def post_heartbeat(call: Call) -> Reply:
         raise NotYours(f"the token {call.identity.name!r} is not for the part {heartbeat.part!r}")
     store = ReportStore(call.service.database)
     store.beat(heartbeat, party=None if staff else call.identity.party)
+    call.service.overview.note_silence()
     return Reply(status=202, value=Received(received=1))
 
 

@@ -27,8 +27,8 @@ MOST_PARTS = 20_000
 MOST_PARTS_OF_A_PARTY = 16
 FiltersOf = Callable[[str, int], tuple[str, ...]]
 """The filters of a subscriber's flow."""
-PriorityOf = Callable[[Statistics], int | None]
-"""The class that a report is of, if that is known."""
+FlowOf = Callable[[Statistics], class_history.ReportedFlow | None]
+"""The flow that a report is of, if that is known."""
 
 
 def offered_windows(
@@ -77,10 +77,10 @@ class ReportStore:
         self,
         database: Database,
         filters_of: FiltersOf = lambda _subscriber, _flow: (),
-        priority_of: PriorityOf = lambda _report: None,
+        flow_of: FlowOf = lambda _report: None,
     ) -> None:
         self._database = database
-        self._filters_of, self._priority_of = filters_of, priority_of
+        self._filters_of, self._flow_of = filters_of, flow_of
 
     def keep(self, reports: Sequence[Statistics], *, party: str | None = None) -> bool:
         """Keep reports, a ``party``'s or staff's; True if any was a measurement of the gateway."""
@@ -109,7 +109,7 @@ class ReportStore:
                 windows = self._measure(connection, reports, now)
             else:
                 _make_room_of(connection, party)
-            class_history.count_in(connection, reports, self._priority_of, now)
+            class_history.count_in(connection, reports, self._flow_of, now)
             column = tables.statistic.c
             # By place, not by number: numbers are used up by what a party's room was too small for.
             last_kept = select(column.number).order_by(column.number.desc())

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -11,14 +12,22 @@ from sqlalchemy import select
 
 from firedex.dashboard.last_heard import LastHeard
 from firedex.dashboard.link_shares import Port
-from firedex.dashboard.overview import Observed, Told, overview
+from firedex.dashboard.overview import Observed, Told, overview, silent_offers
+from firedex.dashboard.quiet_topics import CountedRate, QuietTopic, QuietTopics
 from firedex.dashboard.site_view import SiteView
+from firedex.dashboard.unseen_links import UnseenLinks
 from firedex.service import tables
 from firedex.service.change_ledger import last_change
+from firedex.service.class_history import STEP_SECONDS, count_missing
 from firedex.service.configuration_store import InForce
 from firedex.service.database import Database
 from firedex.service.network_watch import NetworkWatch
-from firedex.service.planning_scenario import planning_scenario, present_network
+from firedex.service.planning_scenario import (
+    expected_rates,
+    planning_scenario,
+    present_network,
+    rate_basis,
+)
 from firedex.service.report_store import ReportStore
 from firedex.service.state_reader import StateReader, setting
 from firedex.wire import (
@@ -37,6 +46,8 @@ FRESH_SECONDS = 0.25
 LIVE_SECONDS = 30.0
 """What was reported longer ago is not what is measured now."""
 MOST_NETWORK_CHANGES = 200
+QUIET_TOPICS_EVERY_SECONDS = 5.0
+"""There may be many topics, and their rates change slowly."""
 
 
 class LookedAt(Protocol):
@@ -62,6 +73,9 @@ class SiteOverview:
         self._lock = threading.Lock()
         self._view: tuple[int, SiteView | None] = (0, None)
         self._last_heard, self._listened_at, self._listened_to = LastHeard(), 0.0, 0
+        self._quiet_topics, self._quiet = QuietTopics(), (0.0, tuple[QuietTopic, ...]())
+        self._unseen_links = UnseenLinks()
+        self._silence_noted_at = 0.0
         self._last: tuple[float, Overview] | None = None
 
     def now(self) -> Overview:
@@ -75,27 +89,56 @@ class SiteOverview:
 
     def _make(self, observed: Observed) -> Overview:
         service, now = self._service, time.time()
-        reports = ReportStore(service.database)
+        registered = self._registered()  # before the plan is looked at: it must have them all
         view = self._present_view()
+        told = self._told(view, now)
+        told = replace(
+            told,
+            registered=registered,
+            unseen_links=self._unseen_links.now(told.network, observed.topology, now),
+            quiet=self._quiet_now(now),
+            observed=observed,
+            reduced_since=self._reduced_since(),
+        )
+        return overview(service.status(), view, service.site.network, told, now)
+
+    def _told(self, view: SiteView | None, now: float) -> Told:
+        service = self._service
+        reports = ReportStore(service.database)
         latest = reports.latest_of_clients(now - LIVE_SECONDS)
         self._listen(reports, latest, view, now)
         with service.database.reading() as connection:
             network = setting(connection, "network", Network) or service.site.network
-        return overview(
-            service.status(),
-            view,
-            service.site.network,
-            Told(
-                network=network,
-                window_seconds=LIVE_SECONDS,
-                reports=[each for _, each in latest],
-                last_heard=self._last_heard,
-                heartbeats=reports.heartbeats(),
-                observed=observed,
-                reduced_since=self._reduced_since(),
-            ),
-            now,
+        return Told(
+            network=network,
+            window_seconds=LIVE_SECONDS,
+            reports=[each for _, each in latest],
+            last_heard=self._last_heard,
+            heartbeats=reports.heartbeats(),
         )
+
+    def note_silence(self) -> None:
+        """Once for each step of history, what does not come and nobody reports goes into it."""
+        if time.time() - self._silence_noted_at < STEP_SECONDS:
+            return
+        with self._lock:
+            now = time.time()
+            seconds, view = now - self._silence_noted_at, self._present_view()
+            if seconds < STEP_SECONDS:
+                return
+            self._silence_noted_at = now
+            silent = silent_offers(view, self._told(view, now), now) if view else {}
+        if view is None or not silent or seconds > LIVE_SECONDS:
+            return  # nobody was there to say that nothing came
+        missing = {priority: rate * seconds for priority, rate in silent.items()}
+        with self._service.database.writing() as connection:
+            count_missing(connection, missing, view.configuration.version, now)
+
+    def _registered(self) -> list[str]:
+        column = tables.registration.c
+        wanting = select(column.id).where(column.kind == "subscriber", column.wants > 0)
+        with self._service.database.reading() as connection:
+            return list(connection.execute(wanting.order_by(column.first_change)).scalars())
 
     def _listen(
         self,
@@ -109,11 +152,25 @@ class SiteOverview:
         if view is not None and in_force is not None and self._listened_to != in_force.version:
             self._listened_to = in_force.version
             rows = view.prediction.subscriptions
-            self._last_heard.plan(in_force.version, rows, in_force.since_seconds)
+            self._last_heard.plan(rows, view.published, in_force.since_seconds)
         if now - self._listened_at > LIVE_SECONDS:
             self._last_heard.report(reports.latest_of_clients(self._listened_at))
         self._last_heard.report(latest)
         self._listened_at = now
+
+    def _quiet_now(self, now: float) -> tuple[QuietTopic, ...]:
+        """What is declared and, as far as counts are believed, hardly published."""
+        if now - self._quiet[0] >= QUIET_TOPICS_EVERY_SECONDS:
+            site, state = self._service.site, self._reader.read_topics()
+            counted = {
+                topic: CountedRate(
+                    per_second=basis.rate_per_second, seconds=state.measured[topic].seconds
+                )
+                for topic, basis in rate_basis(site, state, now).rates.items()
+            }
+            declared = expected_rates(site, state)
+            self._quiet = (now, self._quiet_topics.now(declared, counted, now))
+        return self._quiet[1]
 
     def _present_view(self) -> SiteView | None:
         now = self._service.in_force
@@ -212,6 +269,7 @@ def subscription_views(
                     utility=wanted.utility,
                     qos=wanted.qos,
                     deadline_seconds=wanted.deadline_seconds,
+                    deadline_percentile=wanted.deadline_percentile,
                     flow=row.flow if row else None,
                     priority=row.priority if row else None,
                     drop_rate=row.drop_rate if row else None,

@@ -142,6 +142,7 @@ Index("statistic_reporter", statistic.c.reporter, statistic.c.number)
 Index("statistic_at", statistic.c.at_seconds)
 
 # What clients measured of each class, in steps of some seconds; small enough to keep a day of.
+# `numbered`: those delivered whose losses would show; of these alone success is known.
 class_history = Table(
     "class_history",
     metadata,
@@ -153,6 +154,7 @@ class_history = Table(
     Column("timed", BigInteger, nullable=False),
     Column("delay_sum_seconds", Float, nullable=False),
     Column("delay_p95_seconds", Float),
+    Column("numbered", BigInteger, nullable=False, server_default="0"),
 )
 
 measured = Table(

@@ -5,7 +5,7 @@ from typing import Literal
 
 from firedex.wire.desired_network import DesiredSwitch
 from firedex.wire.incident import Incident
-from firedex.wire.mqtt_names import FilterName
+from firedex.wire.mqtt_names import FilterName, TopicName
 from firedex.wire.observed_network import SwitchStatistics, SwitchStatus
 from firedex.wire.service_api import PushTrouble, Role
 from firedex.wire.utility import Utility
@@ -17,12 +17,13 @@ __all__ = [
     "ClassHistory",
     "ClassNow",
     "ClassShare",
-    "FlowName",
+    "DeadlinesNow",
     "LateSubscription",
     "LinkNow",
     "Overview",
     "PartHealth",
     "Severity",
+    "SilentSubscription",
     "SubscriptionView",
     "SwitchView",
     "UtilityNow",
@@ -72,11 +73,20 @@ class UtilityNow:
 
 
 @value
-class FlowName:
-    """A flow of a subscriber."""
+class DeadlinesNow:
+    """Subscriptions that have a deadline; of the measured ones it is known if they meet it."""
+
+    subscriptions: Count = 0
+    measured_subscriptions: Count = 0
+
+
+@value
+class SilentSubscription:
+    """Nothing comes of it, though it should; or (``topics``) of these that it matches."""
 
     subscriber: Identifier
-    flow: Count
+    filter: FilterName
+    topics: tuple[TopicName, ...] = ()
 
 
 @value
@@ -96,7 +106,9 @@ class ClassNow:
 
 @value
 class LateSubscription:
-    """A subscription that misses its deadline, by prediction or as measured."""
+    """A subscription that misses its deadline: as measured, or (``predicted``) as far as can be
+    told only by prediction.
+    """
 
     subscriber: Identifier
     filter: FilterName
@@ -105,6 +117,7 @@ class LateSubscription:
     predicted_delay_seconds: Amount | None
     delay_p95_seconds: Amount | None = None
     late_by_seconds: Amount | None = None
+    predicted: Flag = False
     reason: str | None = None
     reason_since: datetime | None = None
 
@@ -171,9 +184,9 @@ class Overview:
     classes: tuple[ClassNow, ...] = ()
     late: tuple[LateSubscription, ...] = ()
     late_in_all: Count = 0
+    deadlines: DeadlinesNow | None = None
     predicted_late: Count = 0
-    silent: tuple[FlowName, ...] = ()
-    """Nothing comes of these, though it should."""
+    silent: tuple[SilentSubscription, ...] = ()
     links: tuple[LinkNow, ...] = ()
     parts: tuple[PartHealth, ...] = ()
     alerts: tuple[Alert, ...] = ()
@@ -193,6 +206,7 @@ class SubscriptionView:
     utility: Utility
     qos: QualityOfService
     deadline_seconds: Amount | None
+    deadline_percentile: Probability = 0.95
     flow: Count | None = None
     priority: Priority | None = None
     drop_rate: Probability | None = None
@@ -216,7 +230,8 @@ class SwitchView:
 class ClassHistory:
     """What clients measured of one class within some seconds.
 
-    ``missing_events``: None where publishers do not number their events.
+    ``missing_events`` and ``success_rate`` are of numbered events alone; None where publishers do
+    not number theirs.
     """
 
     at: datetime
@@ -225,5 +240,6 @@ class ClassHistory:
     configuration_version: Count
     delivered_events: Count
     missing_events: Count | None = None
+    success_rate: Probability | None = None
     delay_mean_seconds: Amount | None = None
     delay_p95_seconds: Amount | None = None

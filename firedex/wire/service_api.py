@@ -148,6 +148,7 @@ class ServiceStatus:
     in_force_version: Count
     in_force_change: Count
     pending_changes: Count
+    pending_since: datetime | None = None
     in_force_since: datetime | None = None
     achieved_utility_rate: Probability | None = None
     deadlines_missed: Count = 0

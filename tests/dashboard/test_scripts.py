@@ -154,19 +154,45 @@ def test_late_is_what_the_first_page_calls_so(
     one = {"deadline_seconds": 2, "delay_p95_seconds": p95, "deadline_met": met, "silent": silent}
     assert computed(page, "isLate", one) is late
     assert computed(page, "isLate", {**one, "deadline_seconds": None}) is False
+    if p95 is not None:
+        sure = {**one, "deadline_percentile": 0.99 if late else 0.5}
+        assert computed(page, "isLate", sure) is late
+        untold = {**one, "deadline_percentile": 0.5 if late else 0.99, "silent": False}
+        assert computed(page, "isLate", untold) is (not met), "the prediction tells"
+
+
+def of(count: int) -> dict[str, int]:
+    return {"measured_subscriptions": count, "subscriptions": 40}
 
 
 def test_utility_is_said_with_how_much_of_it_is_measured(page: webdriver.Chrome) -> None:
-    of = lambda count: {"measured_subscriptions": count, "subscriptions": 40}  # noqa: E731
     assert computed(page, "worth", 0.5, 0.9, of(30)) == [
         "50 %",
         "measured of 30 of 40 subscriptions; predicted 90 %",
+        "",
     ]
     assert computed(page, "worth", 0.5, 0.9, of(3)) == [
-        "90 %",
-        "predicted; measured 50 % of 3 of 40 subscriptions",
+        "–",
+        "measured 50 % of 3 of 40 subscriptions; predicted 90 %",
+        "soft",
     ]
-    assert computed(page, "worth", None, 0.9, None)[0] == "90 %"
+    assert computed(page, "worth", None, 0.996, of(0)) == [
+        "–",
+        "nothing measured lately; predicted 99.6 %",
+        "soft",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("late", "measured", "value", "look"),
+    [(0, 40, 0, "good"), (0, 30, 0, ""), (0, 3, "–", "soft"), (2, 0, 2, "bad")],
+)
+def test_no_deadline_is_met_that_nobody_measured(
+    page: webdriver.Chrome, late: int, measured: int, value: Any, look: str
+) -> None:
+    under = f"of 40 with a deadline, {measured} measured"
+    assert computed(page, "missed", late, of(measured)) == [value, under, look]
+    assert computed(page, "missed", 0, None)[1:] == ["no subscription has a deadline", ""]
 
 
 def test_what_an_answer_holds_for(page: webdriver.Chrome) -> None:

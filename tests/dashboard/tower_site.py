@@ -125,14 +125,21 @@ def _counters(client: Client, chance: random.Random) -> dict[str, Any]:
 
 
 def _reports(configuration: dict[str, Any], chance: random.Random) -> list[dict[str, Any]]:
-    """As the clients would: what is predicted for each flow, a little off; floor 7 is late."""
+    """As the clients would: what is predicted for each flow, a little off.
+
+    On floor 7 smoke is late, and so is whatever is served after it.
+    """
     rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in configuration["prediction"]["subscriptions"]:
         rows.setdefault((row["subscriber"], row["flow"]), []).append(row)
+    (smoke,) = [
+        row["priority"]
+        for row in configuration["prediction"]["subscriptions"]
+        if (row["subscriber"], row["filter"]) == ("engine-7", "floor/7/smoke")
+    ]
     made = []
     for (subscriber, flow), mine in rows.items():
-        smoke = any(row["filter"] == "floor/7/smoke" for row in mine)
-        slow = 1.67 if subscriber == "engine-7" and smoke else 0.0
+        slow = 1.67 if subscriber.endswith("-7") and mine[0]["priority"] >= smoke else 0.0
         mean = max((r["delay_mean_seconds"] or 0.02) for r in mine) * chance.uniform(0.85, 1.2)
         p95 = max((r["delay_p95_seconds"] or 0.05) for r in mine) * chance.uniform(0.85, 1.2)
         made.append(
@@ -142,7 +149,7 @@ def _reports(configuration: dict[str, Any], chance: random.Random) -> list[dict[
                 "flow": flow,
                 "configuration_version": configuration["version"],
                 "window_start": datetime.now(UTC).isoformat(),
-                "window_seconds": 5.0,
+                "window_seconds": 50.0,
                 "topics": [
                     {
                         "topic": row["filter"],
@@ -162,7 +169,10 @@ def _reports(configuration: dict[str, Any], chance: random.Random) -> list[dict[
 
 def _past(running: RunningService, configuration: dict[str, Any], chance: random.Random) -> None:
     """Ten minutes of what clients measured, before now."""
-    classes = {(f["subscriber"], f["flow"]): f["priority"] for f in configuration["flows"]}
+    flows = {
+        (f["subscriber"], f["flow"]): class_history.ReportedFlow(f["priority"], 1000.0)
+        for f in configuration["flows"]
+    }
     now = time.time()
     steps = int(MINUTES_OF_HISTORY * 60 / class_history.STEP_SECONDS)
     with running.service.database.writing() as connection:
@@ -170,7 +180,7 @@ def _past(running: RunningService, configuration: dict[str, Any], chance: random
             reports = [from_plain(Statistics, each) for each in _reports(configuration, chance)]
             at = now - step * class_history.STEP_SECONDS
             class_history.count_in(
-                connection, reports, lambda r: classes.get((r.subscriber, r.flow)), at
+                connection, reports, lambda r: flows.get((r.subscriber, r.flow)), at
             )
 
 

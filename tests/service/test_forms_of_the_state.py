@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from service_site import Client, serving
-from sqlalchemy import Connection, Engine, create_engine, func, insert, inspect, select
+from sqlalchemy import Connection, Engine, create_engine, func, insert, inspect, select, text
 from test_measured_rates import report
 
 from firedex.service import form_1_tables as form_1
 from firedex.service import migrations, tables
+from firedex.service.class_history import history
 from firedex.service.configuration_store import ConfigurationStore
 from firedex.service.database import Database, database_url
 
@@ -57,6 +58,26 @@ def test_form_1_is_brought_to_the_present_one_with_all_it_has(
         connection.execute(insert(tables.statistic).values(**{**kept, "flow": 2**53}))
         flows = connection.execute(select(tables.statistic.c.flow).order_by("number")).scalars()
         assert list(flows) == [1, 2**53]
+    database.close()
+
+
+def test_form_3_is_brought_to_the_present_one_with_its_history(
+    state: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine.begin() as connection:
+        migrate_to(3, connection, monkeypatch)
+        connection.execute(
+            text(
+                "INSERT INTO class_history "
+                "(at_seconds, priority, version, delivered, missing, timed, delay_sum_seconds) "
+                "VALUES (10, 0, 1, 90, 10, 90, 9.0), (10, 1, 1, 50, 0, 0, 0.0)"
+            )
+        )
+    database = Database(state)
+    assert [(step.missing_events, step.success_rate) for step in history(database, 0, 20, 9)] == [
+        (10, 0.9),
+        (None, None),
+    ]
     database.close()
 
 

@@ -5,7 +5,7 @@ const { state, show, ask, put, make, cell, row, table, nothing, ink, colour, swa
 const { known, seconds, share, exactShare, clock, local, zone, lastTime, csv } = firedex;
 const EVERY_MILLISECONDS = 10000, MOST_STEPS = 300, MOST_MARKS = 100, MOST_MOVES = 200;
 const TICKS = { "1 ms": 0.001, "3 ms": 0.003, "10 ms": 0.01, "30 ms": 0.03, "0.1 s": 0.1, "0.3 s": 0.3, "1 s": 1, "3 s": 3, "10 s": 10, "30 s": 30, "100 s": 100 };
-const COLUMNS = ["at", "seconds", "priority", "configuration_version", "delivered_events", "missing_events", "delay_mean_seconds", "delay_p95_seconds"];
+const COLUMNS = ["at", "seconds", "priority", "configuration_version", "delivered_events", "missing_events", "success_rate", "delay_mean_seconds", "delay_p95_seconds"];
 
 show.history = async () => {
   const now = await firedex.overview(), length = state.period || 600;
@@ -25,11 +25,7 @@ show.history = async () => {
   const told = JSON.stringify(records);
   if (told !== state.told) { state.told = told; state.records = records; put("configurations", { rowData: records }); }
 };
-const success = (step) => {
-  if (step.missing_events === null) return null;  // nobody numbers these events
-  const all = step.delivered_events + step.missing_events;
-  return all ? step.delivered_events / all : null;
-};
+const success = (step) => step.success_rate;
 /* One line of a class; where nothing was measured for a while, it has a gap. */
 function line(steps, of, more) {
   const x = [], y = [];

@@ -18,26 +18,32 @@ async function overview() {
 }
 const figure = (title, value, under, className, id) => make("Div", "figure", [
   make("Small", "", title), make("B", className, value, { id }), make("Small", "", under.replaceAll(" %", "\u00a0%"))]);
-/* While less than half is measured, what is predicted comes first. */
+/* While less than half is measured there is no figure: what is predicted is only said below. */
+const mostly = (part) => Boolean(part) && part.measured_subscriptions >= MOSTLY * part.subscriptions;
 function worth(measured, predicted, utility) {
-  if (!known(measured)) return [share(predicted), "predicted; nothing measured lately"];
-  const { measured_subscriptions: of, subscriptions: all } = utility;
-  const part = `of ${of} of ${all} subscriptions`;
-  if (of < MOSTLY * all) return [share(predicted), `predicted; measured ${share(measured)} ${part}`];
-  return [share(measured), `measured ${part}; predicted ${share(predicted)}`];
+  if (!known(measured)) return ["–", `nothing measured lately; predicted ${share(predicted)}`, "soft"];
+  const part = `of ${utility.measured_subscriptions} of ${utility.subscriptions} subscriptions`;
+  if (!mostly(utility)) return ["–", `measured ${share(measured)} ${part}; predicted ${share(predicted)}`, "soft"];
+  return [share(measured), `measured ${part}; predicted ${share(predicted)}`, ""];
+}
+function missed(late, deadlines) {
+  const { subscriptions: all, measured_subscriptions: of } = deadlines || { subscriptions: 0, measured_subscriptions: 0 };
+  if (!all) return [late, "no subscription has a deadline", late ? "bad" : ""];
+  const under = `of ${all} with a deadline, ${of} measured`;
+  if (late) return [late, under, "bad"];
+  return mostly(deadlines) ? [0, under, of === all ? "good" : ""] : ["–", under, "soft"];
 }
 function figures(now) {
   const { incident, utility } = now, open = isOpen(incident);
-  const [achieved, achievedUnder] = worth(utility?.measured, utility?.predicted, utility);
-  const [timely, timelyUnder] = worth(utility?.measured_timely, utility?.predicted_timely, utility);
+  const shown = (title, [value, under, className], id) => figure(title, value, under, className, id);
   return [
     figure("Incident", open ? incident.phase : "none",
       open ? `${incident.title}, since ${clock(incident.phase_since)}` : "utilities are the subscribers' own", "words", "phase-now"),
-    figure("Utility achieved", achieved, achievedUnder, "", "utility-achieved"),
-    figure("Utility in time", timely, timelyUnder, "", "utility-timely"),
-    figure("Miss their deadline", now.late_in_all, "subscriptions", now.late_in_all ? "bad" : "good", "late-count"),
+    shown("Utility achieved", worth(utility?.measured, utility?.predicted, utility), "utility-achieved"),
+    shown("Utility in time", worth(utility?.measured_timely, utility?.predicted_timely, utility), "utility-timely"),
+    shown("Miss their deadline", missed(now.late_in_all, now.deadlines), "late-count"),
     figure("Plan", now.version || "none",
-      now.pending_changes ? `${now.pending_changes} changes to come` : now.in_force_since ? `in force since ${clock(now.in_force_since)}` : "none is in force", "", "plan-version"),
+      now.pending_changes ? `${now.pending_changes} change${now.pending_changes === 1 ? "" : "s"} to come` : now.in_force_since ? `in force since ${clock(now.in_force_since)}` : "none is in force", "", "plan-version"),
   ];
 }
 /* Said with the time of the one who reads it. */
@@ -49,12 +55,14 @@ const alerts = (now) => (now.alerts.length
 const summary = ({ alerts: all }) => ["urgent", "warning", "note"].map((kind) => [kind, all.filter((each) => each.severity === kind).length])
   .filter(([, count]) => count).map(([kind, count]) => `${count} ${kind}${kind === "urgent" || count === 1 ? "" : "s"}`).join(", ");
 const lateOnes = (now) => (now.late.length ? [lateTable(now),
-  now.late.length < now.late_in_all ? nothing(`The ${now.late.length} latest of ${now.late_in_all}.`) : ""] : nothing("None."));
+  now.late.length < now.late_in_all ? nothing(`The ${now.late.length} that are worth most, of ${now.late_in_all}.`) : ""] : nothing("None."));
+const lateBy = ({ late_by_seconds: by, predicted }) => (!known(by) ? "never comes"
+  : [predicted ? "predicted" : "", by || !predicted ? seconds(by) : ""].join(" ").trim());
 const lateTable = (now) => table(
-  [["Filter"], ["Subscriber", "words"], ["Late by"], ["Deadline"], ["p95 measured"], ["predicted"], ["Class"], ["Why", "words"]],
+  [["Filter", "words"], ["Subscriber", "words"], ["Late by"], ["Deadline"], ["p95 measured"], ["predicted"], ["Class"], ["Why", "words"]],
   now.late.map((one) => row([
-    cell(one.filter), cell(one.subscriber, "words"),
-    cell(known(one.late_by_seconds) ? seconds(one.late_by_seconds) : "never comes", "late"),
+    cell(one.filter, "words"), cell(one.subscriber, "words"),
+    cell(lateBy(one), "late"),
     cell(seconds(one.deadline_seconds)), cell(seconds(one.delay_p95_seconds)),
     cell(seconds(one.predicted_delay_seconds)), cell(one.priority),
     cell(said(one.reason || "", one.reason_since), "words")])));
@@ -96,5 +104,5 @@ show.now = async () => {
   state.painted = true;
   requestAnimationFrame(() => performance.mark("firedex-first-useful-paint"));
 };
-Object.assign(firedex, { overview, isOpen, worth });
+Object.assign(firedex, { overview, isOpen, worth, missed });
 })();

@@ -6,10 +6,18 @@ const MEASURED_WITHIN_SECONDS = 30;  // for those who do not see the overview, w
 const COLUMNS = ["late", "priority", "filter", "subscriber", "utility_words", "weight", "deadline_seconds", "delay_p95_seconds",
   "predicted_delay_p95_seconds", "success_rate", "predicted_success_rate"];
 
-/* As on the first page: by what is measured, else if nothing comes or it is predicted to be late. */
-const isLate = (each) => known(each.deadline_seconds)
-  && (known(each.delay_p95_seconds) ? each.delay_p95_seconds > each.deadline_seconds : each.silent || each.deadline_met === false);
+/* As on the first page: if nothing comes, else by what is measured, as far as its 95th percentile
+   can tell of the deadline's, else if it is predicted to be late. */
+const REPORTED_PERCENTILE = 0.95;
+function isLate(each) {
+  const { deadline_seconds: deadline, deadline_percentile: percentile = REPORTED_PERCENTILE, delay_p95_seconds: p95 } = each;
+  if (!known(deadline)) return false;
+  if (known(p95) && p95 > deadline && percentile >= REPORTED_PERCENTILE) return true;
+  if (known(p95) && p95 <= deadline && percentile <= REPORTED_PERCENTILE) return false;
+  return Boolean(each.silent) || each.deadline_met === false;
+}
 const keyOf = (each) => `${each.subscriber} ${each.flow}`;
+const nameOf = (each) => `${each.subscriber} ${each.filter}`;
 const shapeOf = (utility) => utility.enough ?? utility.exponent
   ?? (utility.points || []).map(([success, worth]) => `${success}:${worth}`).join(", ");
 function utilityWords(utility) {
@@ -39,10 +47,10 @@ async function measuredNow() {
 show.subscriptions = async () => {
   if (staff()) await firedex.overview();
   const rows = await rowsNow(), measured = await measuredNow();
-  const changed = [], nothingComes = new Set((state.overview?.silent || []).map(keyOf));
+  const changed = [], nothingComes = new Set((state.overview?.silent || []).filter((each) => !each.topics.length).map(nameOf));
   for (const each of rows) {
-    const seen = measured[keyOf(each)], silent = nothingComes.has(keyOf(each));
-    const p95 = seen?.delay_p95_seconds ?? null, success = seen?.success_rate ?? null;
+    const seen = measured[keyOf(each)], silent = nothingComes.has(nameOf(each));
+    const p95 = silent ? null : seen?.delay_p95_seconds ?? null, success = silent ? 0 : seen?.success_rate ?? null;
     if (each.delay_p95_seconds === p95 && each.success_rate === success && each.silent === silent && known(each.late_rank)) continue;
     Object.assign(each, { delay_p95_seconds: p95, success_rate: success, silent });
     each.late_rank = +isLate(each);
