@@ -12,19 +12,25 @@ show.history = async () => {
   const wanted = JSON.stringify([length, state.until, now.version, document.documentElement.dataset.theme]);
   if (wanted === state.historyOf && firedex.elapsed(state.historyAt) < EVERY_MILLISECONDS) return;
   const here = new Date(now.now_seconds * 1000);  // by the service's clock, as all that was measured
-  const until = lastTime(state.until, here), to = (until ?? here) / 1000, from = to - length;
+  const until = lastTime(state.until, here);
+  // While a moment is chosen, its window stays: what is looked at must not wander.
+  const to = state.chosenMoment ? state.window.to : (until ?? here) / 1000, from = to - length;
   const [records, steps] = await Promise.all([ask("/v1/configurations?limit=1000"),
     ask(`/v1/history?from_seconds=${from.toFixed(0)}&to_seconds=${to.toFixed(0)}&most_steps=${MOST_STEPS}`)]);
-  Object.assign(state, { historyOf: wanted, historyAt: firedex.moment(), steps, moments: [...new Set(steps.map((step) => step.at))] });
-  put("replay", { figure: replay(steps, records, from, to) });
+  if (state.chosenMoment && state.window.to !== to) return;  // chosen while this was asked for
+  Object.assign(state, { historyOf: wanted, historyAt: firedex.moment(), window: { from, to }, steps, moments: [...new Set(steps.map((step) => step.at))] });
+  state.replay = replay(steps, records, from, to);
   put("until-note", { children: state.until && !until ? "Not a time: hours:minutes, as 14:02." : `${clock(from * 1000)} to ${clock(to * 1000)}, ${zone()} time` });
-  const last = Math.max(state.moments.length - 1, 0), follow = !known(state.at) || state.at >= (state.last ?? 0);
-  state.last = last;
-  put("moment", { max: Math.max(last, 1), ...(follow ? { value: last } : {}) });
-  showMoment(follow ? last : state.at);
+  const last = Math.max(state.moments.length - 1, 0);
+  const index = state.chosenMoment ? nearest(state.moments, state.chosenMoment) : last;
+  put("moment", { max: Math.max(last, 1), value: index });
+  showMoment(index);
   const told = JSON.stringify(records);
   if (told !== state.told) { state.told = told; state.records = records; put("configurations", { rowData: records }); }
 };
+/* Where a moment is among others, or the one that is nearest to it. */
+const nearest = (moments, at) => moments.reduce((best, each, n) =>
+  (Math.abs(new Date(each) - new Date(at)) < Math.abs(new Date(moments[best]) - new Date(at)) ? n : best), 0);
 const success = (step) => {
   if (step.missing_events === null) return null;  // nobody numbers these events
   const all = step.delivered_events + step.missing_events;
@@ -58,10 +64,24 @@ function replay(steps, records, from, to) {
     yaxis: { ...axis, domain: [0.5, 1], title: { text: "p95 delay" }, type: "log", tickvals: Object.values(TICKS), ticktext: Object.keys(TICKS) },
     yaxis2: { ...axis, domain: [0, 0.4], title: { text: "success" }, range: [0, 1.05], tickformat: ".0%" } } };
 }
-function showMoment(index) {
-  state.at = index;
+/* The figure with the moment that the table is about. */
+function marked({ data, layout }, at) {
+  const line = { color: ink("--accent"), width: 2 };
+  const mark = { type: "line", name: "moment", x0: local(at), x1: local(at), y0: 0, y1: 1, yref: "paper", line };
+  return { data, layout: { ...layout, shapes: [...layout.shapes, ...(at ? [mark] : [])] } };
+}
+/* The last moment is followed; another one stays chosen, whatever comes after it. */
+function chooseMoment(index) {
   const at = state.moments?.[index];
-  put("moment-label", { children: at ? `Moment: ${clock(at)}` : "Moment: nothing was measured in this time" });
+  if (!at || index === nearest(state.moments, state.chosenMoment ?? state.moments.at(-1))) return;  // as it was put here
+  state.chosenMoment = index < state.moments.length - 1 ? at : null;
+  showMoment(index);
+}
+function showMoment(index) {
+  const at = state.moments?.[index];
+  const told = state.chosenMoment ? ", chosen; the last one is followed" : "";
+  put("moment-label", { children: at ? `Moment: ${clock(at)}${told}` : "Moment: nothing was measured in this time" });
+  put("replay", { figure: marked(state.replay, at) });
   if (!at) { put("at-moment", { children: [] }); return; }
   put("at-moment", { children: table([["Class"], ["Plan"], ["Mean delay"], ["p95"], ["Success"], ["Events"]],
     state.steps.filter((step) => step.at === at).map((step) => row([make("Td", "", swatch(step.priority)), cell(step.configuration_version),
@@ -99,5 +119,5 @@ async function openReport() {
   window.open(address, "_blank", "noopener");
   setTimeout(() => URL.revokeObjectURL(address), 60000);
 }
-Object.assign(firedex, { showMoment, showDifference, exportHistory, openReport, moveTable });
+Object.assign(firedex, { chooseMoment, nearest, showDifference, exportHistory, openReport, moveTable });
 })();
