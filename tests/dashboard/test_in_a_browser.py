@@ -295,6 +295,26 @@ def test_a_token_that_is_revoked_leaves_nothing(watching: Pages, busy: LiveSite)
     watching.until_text("#visitor", "chief (command)")
 
 
+def test_who_signs_out_leaves_nothing_to_come_back_to(watching: Pages, busy: LiveSite) -> None:
+    watching.visit("", "")
+    watching.until(lambda: watching.shown("token"), "the form")
+    watching.type("token", busy.token + Keys.ENTER)
+    watching.until_text("#figures", "Utility achieved")
+    watching.go("topology")
+    watching.until_text("#switches .ag-center-cols-container", "core")
+    watching.click("sign-out")
+    watching.until(lambda: watching.shown("token"), "the form")
+    for _ in range(2):
+        watching.driver.back()
+        watching.until(lambda: watching.shown("token"), "the form")
+        for page in FILLED:
+            assert not watching.shown(f"page-{page}")
+            assert not watching.shown(f"to-{page}")
+        for part in ("#incident", "#visitor", "#figures", "#page-topology"):
+            assert watching.text(part) == ""
+        assert watching.text("#site") == "FireDeX"
+
+
 FILLED = {
     "now": ("#classes", "class 0"),
     "topology": ("#switches .ag-center-cols-container", "core"),

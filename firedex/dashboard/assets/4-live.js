@@ -130,6 +130,13 @@ function tokenRefused() {
 function signIn() {
   state.run?.abort();
   state.run = state.visitor = null;
+  for (const page of PAGES) {
+    put(`page-${page}`, { hidden: true });
+    put(`to-${page}`, { style: { display: "none" } });
+  }
+  for (const each of ["incident", "visitor"]) put(each, { children: "" });
+  put("site", { children: "FireDeX" });
+  for (const each of ["sign-out", "own"]) put(each, { hidden: true });
   put("login", { hidden: false });
   put("sign-in-refusal", { children: sessionStorage.getItem("firedex-refused") || "" });
   sessionStorage.removeItem("firedex-refused");
@@ -165,8 +172,13 @@ function visit(page, later) {
     tellFreshness();
     refresh();
   });
-  window.addEventListener("pagehide", () => { state.run?.abort(); state.run = null; });
-  window.addEventListener("pageshow", (event) => { if (event.persisted) start(); });
+  // What a browser keeps of a page that was left is not for whoever comes back to it.
+  window.addEventListener("pagehide", () => {
+    state.run?.abort();
+    state.run = null;
+    document.body.hidden = true;
+  });
+  window.addEventListener("pageshow", (event) => { if (event.persisted) window.location.reload(); });
   start();
 }
 
