@@ -217,9 +217,9 @@ def _change_form() -> html.Section:
                 hidden=True,
             ),
             html.Label("Weight of its utility", htmlFor="weight"),
-            dcc.Input(id="weight", type="number", min=0, step="any"),
+            dcc.Input(id="weight", type="text", inputMode="decimal", autoComplete="off"),
             html.Label("Deadline in seconds (empty: none)", htmlFor="deadline"),
-            dcc.Input(id="deadline", type="number", min=0, step="any"),
+            dcc.Input(id="deadline", type="text", inputMode="decimal", autoComplete="off"),
             html.Div(
                 [
                     html.Button("What would it do?", id="preview-change", className="main"),

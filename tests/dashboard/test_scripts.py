@@ -241,5 +241,109 @@ def test_a_utility_is_what_its_inputs_say(page: webdriver.Chrome) -> None:
         [1, 1],
     ]
     refused = "try { firedex.utilityOf(arguments[0]); } catch (error) { return error.message; }"
-    for wrong in ({"kind": "log", "weight": ""}, {"kind": "capped", "weight": 1, "shape": "2"}):
-        assert page.execute_script(refused, wrong)
+    for field, wrong in (
+        ("Weight", {"kind": "log", "weight": ""}),
+        ("Weight", {"kind": "log", "weight": "-3"}),
+        ("Weight", {"kind": "log", "weight": "many"}),
+        ("Shape", {"kind": "capped", "weight": 1, "shape": "2"}),
+        ("Shape", {"kind": "power", "weight": 1, "shape": ""}),
+        ("Shape", {"kind": "piecewise-linear", "weight": 1, "shape": "0:0, :1"}),
+    ):
+        assert page.execute_script(refused, wrong).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("0.4", 0.4),
+        ("0,4", 0.4),
+        (" 3 ", 3),
+        (".5", 0.5),
+        ("1e-3", 0.001),
+        ("1500", 1500),
+        ("0,125", 0.125),
+        *((wrong, None) for wrong in ("", "abc", "-1", "1e", "0x10", "1.2.3", "1,2,3", "1e999")),
+        ("1,500", None),
+    ],
+)
+def test_a_number_is_taken_at_its_word_or_refused(
+    page: webdriver.Chrome, typed: str, meant: float | None
+) -> None:
+    assert computed(page, "decimal", typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["-1", "abc", "0", "1e", "Infinity", "NaN", "1,500"])
+def test_a_deadline_that_is_none_is_refused_by_name(page: webdriver.Chrome, typed: str) -> None:
+    refused = "try { firedex.deadlineOf(arguments[0]); } catch (error) { return error.message; }"
+    said = page.execute_script(refused, {"deadline": typed})
+    assert said.startswith("Deadline: a number of seconds above 0"), said
+    assert typed in said
+
+
+def test_no_deadline_is_an_empty_field_alone(page: webdriver.Chrome) -> None:
+    assert [computed(page, "deadlineOf", {"deadline": each}) for each in ("", " ", None)] == [
+        None,
+        None,
+        None,
+    ]
+    assert computed(page, "deadlineOf", {"deadline": "0,4"}) == 0.4
+
+
+REPLAYED = """
+    const done = arguments[arguments.length - 1], shown = { asked: [] }, looks = [];
+    const storage = { value: { getItem: () => "" }, configurable: true };
+    Object.defineProperty(window, "sessionStorage", storage);
+    window.dash_clientside = { set_props: (id, given) => Object.assign((shown[id] ??= {}), given) };
+    let now = 1_800_000_000;
+    firedex.overview = async () => ({ version: 1, now_seconds: now });
+    window.fetch = async (path) => {
+      const asked = new URL(path, "http://127.0.0.1").searchParams, steps = [];
+      if (!asked.has("from_seconds")) return new Response("[]");
+      shown.asked.push([Number(asked.get("from_seconds")), Number(asked.get("to_seconds"))]);
+      for (let at = shown.asked.at(-1)[0]; at <= shown.asked.at(-1)[1]; at += 10)
+        steps.push({ at: new Date(at * 1000).toISOString(), seconds: 10, priority: 0,
+          delivered_events: 1, missing_events: 0 });
+      return new Response(JSON.stringify(steps));
+    };
+    const look = async () => {
+      firedex.state.historyAt = { ticks: -1e6, date: 0 };  // long ago
+      await firedex.show.history();
+      const { value } = shown.moment, at = firedex.state.moments[value];
+      looks.push({ value, at, label: shown["moment-label"].children, window: shown.asked.at(-1),
+        marks: shown.replay.figure.layout.shapes.filter((each) => each.name === "moment")
+          .map((each) => each.x0 === firedex.local(at)) });
+      now += 30;
+    };
+    const choose = (index) => firedex.chooseMoment(index);
+    (async () => {
+      await look();
+      await look();
+      choose(20);
+      await look();
+      await look();
+      choose(firedex.state.moments.length - 1);
+      await look();
+      return looks;
+    })().then(done, (error) => done(String(error)));
+"""
+
+
+def test_a_moment_that_is_chosen_stays_and_the_last_one_is_followed(
+    page: webdriver.Chrome,
+) -> None:
+    first, second, chosen, still, again = page.execute_async_script(REPLAYED)
+    assert first["at"] < second["at"], "the last one is followed"
+    assert chosen["value"] == still["value"] == 20
+    assert chosen["at"] == still["at"] < second["at"]
+    assert chosen["label"] == still["label"]
+    assert "chosen" in still["label"]
+    assert chosen["window"] == still["window"] == second["window"]
+    assert again["at"] > second["at"]
+    assert all(look["marks"] == [True] for look in (first, second, chosen, still, again))
+
+
+def test_a_moment_is_found_again(page: webdriver.Chrome) -> None:
+    moments = [f"2026-03-01T14:0{n}:00Z" for n in range(4)]
+    assert computed(page, "nearest", moments, moments[2]) == 2
+    assert computed(page, "nearest", moments, "2026-03-01T14:00:40Z") == 1
+    assert computed(page, "nearest", [], moments[0]) == 0
