@@ -35,6 +35,7 @@ def layout(actions: Iterable[str]) -> html.Div:
             _sign_in(),
             html.P(id="staleness", className="refusal", role="status", hidden=True),
             html.P(id="refusal", className="refusal", role="alert", hidden=True),
+            html.P(id="done", className="done", role="status", hidden=True),
             html.P(id="own", className="own", hidden=True),
             html.Main(
                 [

@@ -130,6 +130,85 @@ def test_what_somebody_else_changed_is_not_overwritten(deciding: Pages, quiet: L
     deciding.click("discard")
 
 
+def test_what_is_no_deadline_is_not_taken_for_none(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    row = "crew-2 alarm/#"
+    deciding.until(lambda: deciding.cell(row, "priority"), "the table")
+    deciding.choose(row)
+    for field, typed in (("deadline", "-1"), ("deadline", "abc"), ("weight", "-3")):
+        deciding.type(field, typed)
+        deciding.click("preview-change")
+        deciding.until_text("#preview", f"which “{typed}” is not")
+        deciding.until_text("#refusal", field.capitalize())
+        assert not deciding.can_apply()
+        deciding.type(field, "2")
+    deciding.type("deadline", "0,4")
+    deciding.click("preview-change")
+    deciding.until_text("#preview", "deadline 0.40 s")
+    deciding.until(deciding.can_apply, "the answer")
+    deciding.click("discard")
+
+
+LOSE_ONE = """(real) => real().then((answer) => {
+    if (window.lost) return answer;
+    window.lost = true;
+    throw new TypeError("lost");
+})"""
+LOSE_ALL = '(real) => real().then(() => { throw new TypeError("lost"); })'
+
+
+def test_a_lost_answer_to_apply_is_asked_for_again(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    row = "crew-2 camera/#"
+    deciding.until(lambda: deciding.cell(row, "priority"), "the table")
+    deciding.choose(row)
+    deciding.type("weight", "21")
+    deciding.click("preview-change")
+    deciding.until(deciding.can_apply, "the answer")
+    deciding.intercept("/v1/subscribers/", LOSE_ONE)
+    before = quiet.chief.get("/v1/status").json["last_change"]
+    deciding.click("apply")
+    deciding.until_text("#done", "Applied: camera/# of crew-2: utility log, weight 21")
+    assert quiet.chief.get("/v1/status").json["last_change"] == before + 1, "done once"
+    assert not deciding.shown("refusal")
+
+
+def test_without_any_answer_to_apply_nothing_typed_is_lost(
+    deciding: Pages, quiet: LiveSite
+) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    row = "crew-2 camera/#"
+    deciding.until(lambda: deciding.cell(row, "priority"), "the table")
+    deciding.choose(row)
+    deciding.type("weight", "22")
+    deciding.click("preview-change")
+    deciding.until(deciding.can_apply, "the answer")
+    deciding.intercept("/v1/subscribers/", LOSE_ALL)
+    before = quiet.chief.get("/v1/status").json["last_change"]
+    deciding.click("apply")
+    deciding.until_text("#refusal", "not known whether it was applied")
+    deciding.until(lambda: deciding.cell(row, "weight") == "22", "it was")
+    assert deciding.can_apply(), "again"
+    deciding.let_through()
+    deciding.click("apply")
+    deciding.until_text("#done", "Applied")
+    assert quiet.chief.get("/v1/status").json["last_change"] == before + 1, "done once"
+    deciding.type("weight", "23")
+    deciding.click("preview-change")
+    deciding.until(deciding.can_apply, "the answer")
+    deciding.intercept("/v1/subscribers/", LOSE_ALL)
+    deciding.click("apply")
+    deciding.until_text("#refusal", "not known whether it was applied")
+    deciding.let_through()
+    deciding.type("deadline", "4")
+    deciding.click("preview-change")
+    deciding.until(deciding.can_apply, "the answer")
+    assert deciding.text("#chosen") == "camera/# of crew-2"
+    deciding.click("apply")
+    deciding.until(lambda: deciding.cell(row, "deadline_seconds") == "4.00 s", "what was typed")
+    assert deciding.cell(row, "weight") == "23"
+
+
 def test_the_shape_of_a_utility_is_changed(deciding: Pages, quiet: LiveSite) -> None:
     deciding.visit("subscriptions", quiet.token)
     row = "crew-2 camera/#"

@@ -9,10 +9,17 @@ class Refused extends Error {
     Object.assign(this, { status, retrySeconds });
   }
 }
+let left = false;
+/* Who has signed out asks nothing more: what was under way would go out without a token. */
+function leave() {
+  left = true;
+  sessionStorage.clear();
+}
 const token = () => sessionStorage.getItem("firedex-token") || "";
 const headers = (more) => (token() ? { ...more, Authorization: `Bearer ${token()}` } : { ...more });
 
 async function ask(path, { method = "GET", body, more = {}, whole = false, patience = PATIENCE_MILLISECONDS } = {}) {
+  if (left) throw new Refused(0, "Signed out.");
   const answer = await fetch(path, {
     method,
     headers: headers(body === undefined ? more : { ...more, "Content-Type": "application/json" }),
@@ -36,6 +43,7 @@ function why(error) {
   return error.message;
 }
 const refusal = (text) => firedex.put("refusal", { children: text || "", hidden: !text });
+const done = (text) => firedex.put("done", { children: text, hidden: !text });
 /* What somebody did: if it is refused, they are told. */
 async function attempt(work) {
   try {
@@ -47,5 +55,5 @@ async function attempt(work) {
   }
 }
 
-Object.assign(firedex, { Refused, token, headers, ask, why, refusal, attempt });
+Object.assign(firedex, { Refused, token, leave, headers, ask, why, refusal, done, attempt });
 })();
