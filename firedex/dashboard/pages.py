@@ -12,7 +12,8 @@ __all__ = ["aria", "history", "now", "subscriptions", "topology"]
 SECONDS = {"function": "firedexSeconds(params.value)"}
 SHARE = {"function": "firedexShare(params.value)"}
 THEME = (
-    "themeQuartz.withParams({fontSize: 14, backgroundColor: 'var(--card)', "
+    "themeQuartz.withParams({fontSize: 14, cellHorizontalPadding: 8, "
+    "backgroundColor: 'var(--card)', "
     "foregroundColor: 'var(--ink)', headerTextColor: 'var(--soft)', borderColor: 'var(--line)', "
     "accentColor: 'var(--accent)'})"
 )
@@ -40,15 +41,12 @@ def _note(name: str) -> html.P:
 def now() -> list[Component]:
     """What is getting through, and what is not."""
     return [
+        html.P(id="verdict", className="verdict unknown", role="status"),
+        _card("Alerts", "alerts", html.P(id="alerts-said", className="legend", role="status")),
         html.Div(id="figures", className="figures"),
+        html.P(id="plan", className="legend"),
         html.Div(
             [
-                _card(
-                    "Alerts",
-                    "alerts",
-                    html.P(id="alerts-said", className="legend", role="status"),
-                    wide=True,
-                ),
                 _card("Miss their deadline", "late", wide=True),
                 _card("Classes", "classes", _note("classes-note"), wide=True),
                 _card("Links", "links"),
@@ -69,7 +67,7 @@ def _grid(
         getRowId=key,
         defaultColDef={
             "resizable": True,
-            "minWidth": 84,
+            "minWidth": 86,
             "wrapHeaderText": True,
             "autoHeaderHeight": True,
         },
@@ -156,19 +154,19 @@ def subscriptions() -> list[Component]:
             "Late",
             {"function": "params.value ? 'late' : ''"},
             sort="desc",
-            minWidth=100,
-            maxWidth=100,
+            minWidth=78,
+            maxWidth=90,
             cellClassRules={"late": "params.value"},
         ),
-        _number("priority", "Class", maxWidth=90),
-        _column("filter", "Filter", minWidth=170, flex=2),
-        _column("subscriber", "Subscriber", minWidth=110, flex=1),
+        _number("priority", "Class", minWidth=56, maxWidth=90),
+        _column("filter", "Filter", minWidth=120, flex=2),
+        _column("subscriber", "Subscriber", minWidth=94, flex=1),
         _column("utility_words", "Utility", minWidth=90),
         _number("weight", "Weight"),
         _number("deadline_seconds", "Deadline", SECONDS),
-        _number("delay_p95_seconds", "p95 measured of its flow", SECONDS),
+        _number("delay_p95_seconds", "p95 measured", SECONDS),
         _number("predicted_delay_p95_seconds", "p95 predicted", SECONDS),
-        _number("success_rate", "Success measured of its flow", SHARE),
+        _number("success_rate", "Success measured", SHARE),
         _number("predicted_success_rate", "Success predicted", SHARE),
     ]
     return [
@@ -276,6 +274,7 @@ def _preview() -> html.Section:
         id="preview-card",
         className="card wide",
         hidden=True,
+        tabIndex=-1,
     )
 
 

@@ -134,7 +134,7 @@ def test_times_are_where_the_viewer_is(watching: Pages, busy: LiveSite) -> None:
         watching.go("now")
         since = busy.chief.get("/v1/overview").json["in_force_since"]
         here = datetime.fromisoformat(since).astimezone(there)
-        watching.until_text("#figures", f"in force since {here:%H:%M:%S}")
+        watching.until_text("#plan", f"in force since {here:%H:%M:%S}")
     finally:
         watching.zone("")
 
@@ -344,6 +344,40 @@ def test_dark_and_narrow(watching: Pages, busy: LiveSite) -> None:
     finally:
         watching.driver.set_window_size(size["width"], size["height"])
     watching.driver.execute_script("localStorage.clear();")
+
+
+SEEN = """const box = document.querySelector(arguments[0]).getBoundingClientRect();
+    return [box.top, box.bottom];"""
+CUT = """return [...document.querySelectorAll(arguments[0])].filter((each) => each.checkVisibility()
+    && each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent);"""
+COLUMNS = """return [...document.querySelectorAll("#subscriptions .ag-header-cell")]
+    .map((each) => each.getAttribute("col-id"));"""
+
+
+def test_a_tablet_shows_at_once_what_matters(watching: Pages, busy: LiveSite) -> None:
+    run = watching.driver.execute_script
+    with watching.screen(768, 1024):
+        watching.visit("", busy.token)
+        watching.until_text("#alerts", "none is set")
+        watching.until_text("#verdict", "known")
+        verdict, alerts, figures = (
+            run(SEEN, f"#{name}") for name in ("verdict", "alerts", "figures")
+        )
+        assert run(SEEN, "header")[1] < 110, "two lines"
+        assert verdict[1] < alerts[0] < alerts[1] < figures[0]
+        assert alerts[1] < 1024, "above the fold"
+        watching.go("subscriptions")
+        watching.until(lambda: watching.cell(ALARM, "delay_p95_seconds"), "what is measured")
+        watching.until(lambda: "weight" not in run(COLUMNS), "what matters most")
+        wanted = {"late_rank", "priority", "filter", "subscriber", "delay_p95_seconds"}
+        assert set(run(COLUMNS)) >= {*wanted, "predicted_delay_p95_seconds", "success_rate"}
+        watching.until(lambda: not run(CUT, "#subscriptions .ag-center-cols-viewport"), "all of it")
+        cells = "#subscriptions .ag-header-cell-text, #subscriptions .ag-cell"
+        watching.until(lambda: not run(CUT, cells), "whole figures")
+        top, bottom = run(SEEN, "#subscriptions")
+        rows = run("return document.querySelectorAll('#subscriptions .ag-row').length;")
+        assert bottom - top < 42 * rows + 100, "as high as its rows"
+    watching.until(lambda: "weight" in run(COLUMNS), "all of it where there is room")
 
 
 @pytest.mark.refused

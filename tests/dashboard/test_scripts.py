@@ -169,6 +169,26 @@ def test_utility_is_said_with_how_much_of_it_is_measured(page: webdriver.Chrome)
     assert computed(page, "worth", None, 0.9, None)[0] == "90 %"
 
 
+@pytest.mark.parametrize(
+    ("late", "severities", "version", "look", "words"),
+    [
+        (1, ["urgent"], 3, "bad", "1 subscription misses its deadline"),
+        (2, [], 3, "bad", "2 subscriptions miss their deadline"),
+        (0, ["note", "urgent", "warning"], 3, "bad", "1 urgent alert"),
+        (0, ["warning", "note", "warning"], 3, "warn", "2 warnings"),
+        (0, ["note"], 3, "unknown", "Not all is known: 1 note"),
+        (0, [], 0, "unknown", "Not known: no plan is in force"),
+        (0, [], 3, "good", "All is well"),
+    ],
+)
+def test_the_site_in_one_sentence(
+    page: webdriver.Chrome, late: int, severities: list[str], version: int, look: str, words: str
+) -> None:
+    alerts = [{"severity": each, "text": "…"} for each in severities]
+    now = {"version": version, "late_in_all": late, "alerts": alerts}
+    assert computed(page, "verdict", now) == [look, words]
+
+
 def test_what_an_answer_holds_for(page: webdriver.Chrome) -> None:
     def seen(version: int, since: str, closed: str | None = None) -> dict[str, Any]:
         return {"version": version, "incident": {"phase_since": since, "closed_at": closed}}

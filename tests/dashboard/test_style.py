@@ -16,6 +16,7 @@ PAIRS = [
         "accent": ("on-accent",),
         "bad-ground": ("ink", "bad"),
         "warn-ground": ("ink",),
+        "good-ground": ("good",),
     }.items()
     for text in texts
 ]

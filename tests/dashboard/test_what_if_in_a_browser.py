@@ -18,6 +18,12 @@ def test_what_if_shows_other_numbers_before_and_the_same_after(
     deciding.type("weight", "5000")
     deciding.click("preview-change")
     deciding.until_text("#preview", "served otherwise")
+    active = "return document.activeElement.id;"
+    assert deciding.driver.execute_script(active) == "preview-card"
+    top = "return document.getElementById('preview-card').getBoundingClientRect().top;"
+    header = "return document.querySelector('header').getBoundingClientRect().bottom;"
+    run = deciding.driver.execute_script
+    deciding.until(lambda: run(header) <= run(top) < 400, "the answer on the screen")
     moves = deciding.text("#preview .scroll:last-of-type tbody")
     assert moves
     before = deciding.class_figure(0, "now-p95", "preview")

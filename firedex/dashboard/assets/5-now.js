@@ -36,8 +36,6 @@ function figures(now) {
     figure("Utility achieved", achieved, achievedUnder, "", "utility-achieved"),
     figure("Utility in time", timely, timelyUnder, "", "utility-timely"),
     figure("Miss their deadline", now.late_in_all, "subscriptions", now.late_in_all ? "bad" : "good", "late-count"),
-    figure("Plan", now.version || "none",
-      now.pending_changes ? `${now.pending_changes} changes to come` : now.in_force_since ? `in force since ${clock(now.in_force_since)}` : "none is in force", "", "plan-version"),
   ];
 }
 /* Said with the time of the one who reads it. */
@@ -84,6 +82,9 @@ function health(parts) {
 
 show.now = async () => {
   const now = await overview();
+  const [look, words] = firedex.verdict(now);
+  put("verdict", { children: words, className: `verdict ${look}` });
+  put("plan", { children: firedex.plan(now) });
   put("figures", { children: figures(now) });
   put("alerts", { children: alerts(now) });
   put("alerts-said", { children: summary(now) });

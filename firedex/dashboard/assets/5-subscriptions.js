@@ -5,6 +5,7 @@ const { state, show, staff, ask, put, make, known, seconds, csv } = firedex;
 const MEASURED_WITHIN_SECONDS = 30;  // for those who do not see the overview, which says it
 const COLUMNS = ["late", "priority", "filter", "subscriber", "utility_words", "weight", "deadline_seconds", "delay_p95_seconds",
   "predicted_delay_p95_seconds", "success_rate", "predicted_success_rate"];
+const LESS = ["utility_words", "weight", "predicted_success_rate"];
 
 /* As on the first page: by what is measured, else if nothing comes or it is predicted to be late. */
 const isLate = (each) => known(each.deadline_seconds)
@@ -50,6 +51,7 @@ show.subscriptions = async () => {
   }
   if (rows !== state.rows) { state.rows = rows; put("subscriptions", { rowData: rows.map((each) => ({ ...each })) }); }
   else if (changed.length) put("subscriptions", { rowTransaction: { update: changed.map((each) => ({ ...each })), async: true } });
+  firedex.fitTable("subscriptions", 480, LESS);
   put("phase-form", { hidden: state.visitor.role !== "command" });
   if (staff()) await phases();
 };

@@ -111,6 +111,7 @@ show.topology = async () => {
     hosts: places.filter((place) => place.switch === each.id).length,
     state: parts[each.id]?.detail || parts[each.id]?.state || (each.managed ? untold(now.parts) : "not managed"),
   })) });
+  firedex.fitTable("switches", 500);
   if (state.switch) await showSwitch();
 };
 

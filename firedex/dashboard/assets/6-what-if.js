@@ -37,6 +37,14 @@ function withdraw(why) {
   put("preview", { children: nothing(why) });
 }
 
+/* What is asked for is on the screen, and its heading is where the keyboard is. */
+function look(focus) {
+  requestAnimationFrame(() => requestAnimationFrame(() => {  // when it is there
+    const card = document.getElementById("preview-card");
+    if (focus) card?.focus({ preventScroll: true });
+    card?.scrollIntoView({ block: "start" });
+  }));
+}
 /* `prepare`: the change, what to suppose, and its title. */
 async function question(kind, given, prepare) {
   const mine = ++asked, inputs = inputsOf(kind, given);
@@ -45,6 +53,7 @@ async function question(kind, given, prepare) {
   firedex.done("");
   put("preview-card", { hidden: false });
   put("preview", { children: nothing("Planning …") });
+  look(true);
   try {
     const basis = staff() ? await firedex.overview() : null;
     const { change, suppose, title, after } = await prepare(basis);
@@ -53,6 +62,7 @@ async function question(kind, given, prepare) {
     if (mine !== asked) return;
     put("preview", { children });
     propose({ change: { ...change, more: { ...change.more, "Idempotency-Key": newKey() } }, title, kind, inputs, basis, after });
+    look();
     if (basis) seen(state.overview);
   } catch (error) {
     if (mine !== asked) return;
