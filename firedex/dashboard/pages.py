@@ -41,7 +41,7 @@ def _note(name: str) -> html.P:
 def now() -> list[Component]:
     """What is getting through, and what is not."""
     return [
-        html.P(id="verdict", className="verdict unknown", role="status"),
+        html.P("Not known yet", id="verdict", className="verdict unknown", role="status"),
         _card("Alerts", "alerts", html.P(id="alerts-said", className="legend", role="status")),
         html.Div(id="figures", className="figures"),
         html.P(id="plan", className="legend"),
@@ -199,13 +199,22 @@ def subscriptions() -> list[Component]:
     ]
 
 
+def _choice(title: str, choice: dcc.RadioItems) -> html.Div:
+    """Named as a group: there is no one field that a label could point to."""
+    name = f"{choice.id}-label"  # type: ignore[attr-defined]  # set by its arguments
+    label = html.Span(title, id=name, className="soft")
+    return html.Div([label, choice], role="group", **aria(labelledby=name))
+
+
 def _change_form() -> html.Section:
     return html.Section(
         [
             html.H2("Change a subscription"),
             html.P("Choose one in the table.", id="chosen"),
-            html.Label("Its utility: how worth grows with success", htmlFor="kind"),
-            dcc.RadioItems(id="kind", options=UTILITIES, inline=True),
+            _choice(
+                "Its utility: how worth grows with success",
+                dcc.RadioItems(id="kind", options=UTILITIES, inline=True),
+            ),
             html.Div(
                 [
                     html.Label(id="shape-label", htmlFor="shape"),
@@ -286,11 +295,7 @@ def _period() -> html.Div:
         value=600,
         inline=True,
     )
-    return html.Div(
-        [html.Span("Period", id="period-label", className="soft"), choice],
-        role="group",
-        **aria(labelledby="period-label"),
-    )
+    return _choice("Period", choice)
 
 
 def history() -> list[Component]:
@@ -311,7 +316,7 @@ def history() -> list[Component]:
                             config={"displayModeBar": False, "responsive": True},
                             style={"height": "420px"},
                         ),
-                        html.Label("Moment", htmlFor="moment", id="moment-label"),
+                        html.P("Moment", id="moment-label", className="soft"),
                         dcc.Slider(
                             id="moment",
                             min=0,

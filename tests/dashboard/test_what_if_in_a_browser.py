@@ -268,7 +268,7 @@ def test_a_phase_change_reorders_classes(deciding: Pages, quiet: LiveSite) -> No
     deciding.until_text("#incident", "test fire: attack")
 
 
-@pytest.mark.refused
+@pytest.mark.refused("status of 412")
 def test_a_phase_that_came_meanwhile_is_not_overwritten(deciding: Pages, quiet: LiveSite) -> None:
     deciding.visit("subscriptions", quiet.token)
     deciding.until_text("#incident", "test fire: attack")
@@ -293,7 +293,7 @@ def test_a_phase_that_came_meanwhile_is_not_overwritten(deciding: Pages, quiet: 
     assert not deciding.can_apply()
 
 
-@pytest.mark.refused
+@pytest.mark.refused("status of 403")
 def test_a_subscriber_s_token_cannot_change_another_s(deciding: Pages, quiet: LiveSite) -> None:
     token = quiet.service.token("two", "subscriber", "crew-2")
     deciding.visit("subscriptions?subscriber=crew-1", token)

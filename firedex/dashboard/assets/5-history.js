@@ -25,6 +25,7 @@ show.history = async () => {
   const index = state.chosenMoment ? nearest(state.moments, state.chosenMoment) : last;
   put("moment", { max: Math.max(last, 1), value: index });
   showMoment(index);
+  document.querySelector("#page-history [role=slider]")?.setAttribute("aria-labelledby", "moment-label");  // Dash gives it no name
   firedex.fitTable("configurations", 420);
   const told = JSON.stringify(records);
   if (told !== state.told) { state.told = told; state.records = records; put("configurations", { rowData: records }); }
