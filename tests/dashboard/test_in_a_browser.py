@@ -345,6 +345,25 @@ def test_dark_and_narrow(watching: Pages, busy: LiveSite) -> None:
     watching.driver.execute_script("localStorage.clear();")
 
 
+NAMELESS = """
+    const shown = (all) =>
+      [...document.querySelectorAll(all)].filter((each) => each.checkVisibility());
+    const field = (label) => document.getElementById(label.htmlFor);
+    const lost = shown("label[for]").filter((each) => !field(each)?.labels);
+    const named = (each) => each.getAttribute("aria-label") || each.getAttribute("aria-labelledby")
+      || each.labels?.[0]?.textContent || each.textContent || each.title;
+    const bare = shown("input, button, [role=slider]").filter((each) => !named(each));
+    return [...lost, ...bare].map((each) => each.outerHTML.slice(0, 120));"""
+
+
+@pytest.mark.parametrize("page", ["subscriptions", "history"])
+def test_every_field_has_a_name(watching: Pages, busy: LiveSite, page: str) -> None:
+    watching.visit(page, busy.token)
+    where, text = FILLED[page]
+    watching.until_text(where, text)
+    watching.until(lambda: not watching.driver.execute_script(NAMELESS), "names for all")
+
+
 SEEN = """const box = document.querySelector(arguments[0]).getBoundingClientRect();
     return [box.top, box.bottom];"""
 CUT = """return [...document.querySelectorAll(arguments[0])].filter((each) => each.checkVisibility()

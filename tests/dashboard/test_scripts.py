@@ -362,6 +362,31 @@ def test_a_moment_that_is_chosen_stays_and_the_last_one_is_followed(
     assert all(look["marks"] == [True] for look in (first, second, chosen, still, again))
 
 
+def test_small_losses_are_told_apart_and_plans_are_named(page: webdriver.Chrome) -> None:
+    def step(n: int, delivered: int, missing: int | None) -> dict[str, Any]:
+        at = f"2026-03-01T14:0{n}:00Z"
+        made = {"at": at, "seconds": 60, "priority": 0, "delay_p95_seconds": 0.02}
+        return {**made, "delivered_events": delivered, "missing_events": missing}
+
+    steps = [step(0, 995, 5), step(1, 999, 1), step(2, 1000, 0), step(3, 0, 10), step(4, 10, None)]
+    plans = [
+        {"version": n, "in_force_at": f"2026-03-01T14:0{n}:30Z", "reason": "a new crew"}
+        for n in (1, 2)
+    ]
+    start = 1772373600  # 14:00
+    figure = computed(page, "replay", steps, plans, start, start + 600)
+    _, drawn = figure["data"]
+    assert drawn["yaxis"] == "y2"
+    assert drawn["y"] == pytest.approx([0.005, 0.001, 0.0003, 1, None])
+    assert drawn["text"][:2] == ["99.50 %", "99.90 %"]
+    axis = figure["layout"]["yaxis2"]
+    assert axis["type"] == "log"
+    assert axis["range"][0] > axis["range"][1], "what loses less is higher up"
+    names = figure["layout"]["annotations"]
+    assert [each["text"] for each in names] == ["plan 1", "plan 2"]
+    assert all(each["hovertext"].endswith("a new crew") for each in names)
+
+
 def test_a_moment_is_found_again(page: webdriver.Chrome) -> None:
     moments = [f"2026-03-01T14:0{n}:00Z" for n in range(4)]
     assert computed(page, "nearest", moments, moments[2]) == 2
