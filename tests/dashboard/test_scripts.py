@@ -242,6 +242,21 @@ def test_without_the_broker_s_switch_links_lead_away(page: webdriver.Chrome) -> 
     assert sorted([*loop["roots"], *loop["below"]["a"], *loop["below"]["b"]]) == ["a", "b"]
 
 
+def test_where_publishers_are_is_drawn_before_the_broker(page: webdriver.Chrome) -> None:
+    given = network(("core", "roof"), broker="core")
+    given["switches"].append({"id": "lan", "managed": False})
+    drawn = computed(page, "drawing", given, [], {})
+    y = {each["data"]["id"]: each["position"]["y"] for each in drawn if "position" in each}
+    assert y["switch lan"] < y["broker"] < y["switch core"] < y["switch roof"]
+    edges = [(e["data"]["source"], e["data"]["target"]) for e in drawn if e["data"].get("source")]
+    assert ("switch lan", "broker") in edges
+    assert ("broker", "switch lan") not in edges
+    there = [{"subscriber": "crew", "switch": "lan"}]
+    drawn = computed(page, "drawing", given, there, {})
+    y = {each["data"]["id"]: each["position"]["y"] for each in drawn if "position" in each}
+    assert y["broker"] < y["switch lan"] < y["host crew"], "somebody is reached through it"
+
+
 def test_a_utility_is_what_its_inputs_say(page: webdriver.Chrome) -> None:
     made = lambda **given: computed(page, "utilityOf", given)  # noqa: E731
     assert made(kind="log", weight=3, shape="0.5") == {"kind": "log", "weight": 3}

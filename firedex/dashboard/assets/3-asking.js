@@ -20,20 +20,21 @@ const headers = (more) => (token() ? { ...more, Authorization: `Bearer ${token()
 
 async function ask(path, { method = "GET", body, more = {}, whole = false, patience = PATIENCE_MILLISECONDS } = {}) {
   if (left) throw new Refused(0, "Signed out.");
+  const patient = new AbortController(), timer = setTimeout(() => patient.abort(), patience);
   const answer = await fetch(path, {
     method,
     headers: headers(body === undefined ? more : { ...more, "Content-Type": "application/json" }),
     body: body === undefined ? undefined : JSON.stringify(body),
     cache: "no-store",
-    signal: AbortSignal.timeout(patience),
-  });
+    signal: patient.signal,
+  }).catch((error) => { clearTimeout(timer); throw error; });
   if (answer.status === 401) { firedex.tokenRefused(); throw new Refused(401, "The token is not valid."); }
   if (answer.status !== 304 && !answer.ok) {
     const said = await answer.json().catch(() => ({}));
     const retry = Number(answer.headers.get("Retry-After")) || 0;
     throw new Refused(answer.status, said.error || answer.statusText || `status ${answer.status}`, retry);
   }
-  return whole ? answer : answer.json();
+  return whole ? answer : answer.json().finally(() => clearTimeout(timer));
 }
 /* Why the figures are not renewed, for people. */
 function why(error) {

@@ -74,9 +74,10 @@ const visible = () => new Promise((done) => {
 async function listen(run) {
   for (let wait = 250; state.run === run; wait = Math.min(wait * 2, LONGEST_WAIT_MILLISECONDS)) {
     await visible();
-    const stream = (state.stream = new AbortController());
+    const stream = (state.stream = new AbortController()), stop = () => stream.abort();
+    run.signal.addEventListener("abort", stop);  // tablets of some years ago cannot join signals
     try {
-      const answer = await fetch("/v1/events", { headers: headers(), cache: "no-store", signal: AbortSignal.any([run.signal, stream.signal]) });
+      const answer = await fetch("/v1/events", { headers: headers(), cache: "no-store", signal: stream.signal });
       if (answer.status === 401) { tokenRefused(); return; }
       if (!answer.ok) throw new Refused(answer.status, "");
       state.streaming = true;
@@ -86,7 +87,7 @@ async function listen(run) {
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let part = await reader.read(); !part.done; part = await reader.read())
         if (part.value.includes("event:")) refresh();
-    } catch { /* it is away, or said to go */ }
+    } catch { /* it is away, or said to go */ } finally { run.signal.removeEventListener("abort", stop); }
     state.streaming = false;
     if (state.run !== run) return;
     tellFreshness();
