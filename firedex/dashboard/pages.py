@@ -206,6 +206,12 @@ def _choice(title: str, choice: dcc.RadioItems) -> html.Div:
     return html.Div([label, choice], role="group", **aria(labelledby=name))
 
 
+def _decimal(name: str) -> dcc.Input:
+    """A number as text, which our scripts read: a browser's own field is empty for "abc"."""
+    more: Any = {"inputMode": "decimal"}  # a tablet's keys for it; Dash's types do not know it
+    return dcc.Input(id=name, type="text", autoComplete="off", **more)
+
+
 def _change_form() -> html.Section:
     return html.Section(
         [
@@ -224,9 +230,9 @@ def _change_form() -> html.Section:
                 hidden=True,
             ),
             html.Label("Weight of its utility", htmlFor="weight"),
-            dcc.Input(id="weight", type="text", inputMode="decimal", autoComplete="off"),
+            _decimal("weight"),
             html.Label("Deadline in seconds (empty: none)", htmlFor="deadline"),
-            dcc.Input(id="deadline", type="text", inputMode="decimal", autoComplete="off"),
+            _decimal("deadline"),
             html.Div(
                 [
                     html.Button("What would it do?", id="preview-change", className="main"),

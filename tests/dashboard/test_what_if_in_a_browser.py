@@ -142,6 +142,8 @@ def test_what_is_no_deadline_is_not_taken_for_none(deciding: Pages, quiet: LiveS
     deciding.until(lambda: deciding.cell(row, "priority"), "the table")
     deciding.choose(row)
     for field, typed in (("deadline", "-1"), ("deadline", "abc"), ("weight", "-3")):
+        keys = deciding.driver.find_element(By.ID, field).get_attribute("inputmode")
+        assert keys == "decimal"
         deciding.type(field, typed)
         deciding.click("preview-change")
         deciding.until_text("#preview", f"which “{typed}” is not")
