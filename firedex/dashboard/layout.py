@@ -31,10 +31,8 @@ def layout(actions: Iterable[str]) -> html.Div:
             dcc.Download(id="download"),
             *(dcc.Store(id=f"done-{name}") for name in actions),
             html.A("Skip to the content", href="#content", className="skip"),
-            _header(),
+            html.Div([_header(), _bands()], className="top"),
             _sign_in(),
-            html.P(id="staleness", className="refusal", role="status", hidden=True),
-            html.P(id="refusal", className="refusal", role="alert", hidden=True),
             html.P(id="own", className="own", hidden=True),
             html.Main(
                 [
@@ -64,6 +62,18 @@ def _header() -> html.Header:
             html.Span(id="visitor", className="visitor"),
             html.Button("Sign out", id="sign-out", hidden=True),
         ]
+    )
+
+
+def _bands() -> html.Div:
+    """What must be seen wherever on the page somebody is."""
+    return html.Div(
+        [
+            html.P(id="staleness", className="refusal", role="status", hidden=True),
+            html.P(id="refusal", className="refusal", role="alert", hidden=True),
+            html.P(id="done", className="done", role="status", hidden=True),
+        ],
+        className="bands",
     )
 
 

@@ -12,7 +12,8 @@ __all__ = ["aria", "history", "now", "subscriptions", "topology"]
 SECONDS = {"function": "firedexSeconds(params.value)"}
 SHARE = {"function": "firedexShare(params.value)"}
 THEME = (
-    "themeQuartz.withParams({fontSize: 14, backgroundColor: 'var(--card)', "
+    "themeQuartz.withParams({fontSize: 14, cellHorizontalPadding: 8, "
+    "backgroundColor: 'var(--card)', "
     "foregroundColor: 'var(--ink)', headerTextColor: 'var(--soft)', borderColor: 'var(--line)', "
     "accentColor: 'var(--accent)'})"
 )
@@ -40,15 +41,12 @@ def _note(name: str) -> html.P:
 def now() -> list[Component]:
     """What is getting through, and what is not."""
     return [
+        html.P("Not known yet", id="verdict", className="verdict unknown", role="status"),
+        _card("Alerts", "alerts", html.P(id="alerts-said", className="legend", role="status")),
         html.Div(id="figures", className="figures"),
+        html.P(id="plan", className="legend"),
         html.Div(
             [
-                _card(
-                    "Alerts",
-                    "alerts",
-                    html.P(id="alerts-said", className="legend", role="status"),
-                    wide=True,
-                ),
                 _card("Miss their deadline", "late", wide=True),
                 _card("Classes", "classes", _note("classes-note"), wide=True),
                 _card("Links", "links"),
@@ -69,7 +67,7 @@ def _grid(
         getRowId=key,
         defaultColDef={
             "resizable": True,
-            "minWidth": 84,
+            "minWidth": 86,
             "wrapHeaderText": True,
             "autoHeaderHeight": True,
         },
@@ -156,19 +154,19 @@ def subscriptions() -> list[Component]:
             "Late",
             {"function": "params.value ? 'late' : ''"},
             sort="desc",
-            minWidth=100,
-            maxWidth=100,
+            minWidth=78,
+            maxWidth=90,
             cellClassRules={"late": "params.value"},
         ),
-        _number("priority", "Class", maxWidth=90),
-        _column("filter", "Filter", minWidth=170, flex=2),
-        _column("subscriber", "Subscriber", minWidth=110, flex=1),
+        _number("priority", "Class", minWidth=56, maxWidth=90),
+        _column("filter", "Filter", minWidth=120, flex=2),
+        _column("subscriber", "Subscriber", minWidth=94, flex=1),
         _column("utility_words", "Utility", minWidth=90),
         _number("weight", "Weight"),
         _number("deadline_seconds", "Deadline", SECONDS),
-        _number("delay_p95_seconds", "p95 measured of its flow", SECONDS),
+        _number("delay_p95_seconds", "p95 measured", SECONDS),
         _number("predicted_delay_p95_seconds", "p95 predicted", SECONDS),
-        _number("success_rate", "Success measured of its flow", SHARE),
+        _number("success_rate", "Success measured", SHARE),
         _number("predicted_success_rate", "Success predicted", SHARE),
     ]
     return [
@@ -201,13 +199,28 @@ def subscriptions() -> list[Component]:
     ]
 
 
+def _choice(title: str, choice: dcc.RadioItems) -> html.Div:
+    """Named as a group: there is no one field that a label could point to."""
+    name = f"{choice.id}-label"  # type: ignore[attr-defined]  # set by its arguments
+    label = html.Span(title, id=name, className="soft")
+    return html.Div([label, choice], role="group", **aria(labelledby=name))
+
+
+def _decimal(name: str) -> dcc.Input:
+    """A number as text, which our scripts read: a browser's own field is empty for "abc"."""
+    more: Any = {"inputMode": "decimal"}  # a tablet's keys for it; Dash's types do not know it
+    return dcc.Input(id=name, type="text", autoComplete="off", **more)
+
+
 def _change_form() -> html.Section:
     return html.Section(
         [
             html.H2("Change a subscription"),
             html.P("Choose one in the table.", id="chosen"),
-            html.Label("Its utility: how worth grows with success", htmlFor="kind"),
-            dcc.RadioItems(id="kind", options=UTILITIES, inline=True),
+            _choice(
+                "Its utility: how worth grows with success",
+                dcc.RadioItems(id="kind", options=UTILITIES, inline=True),
+            ),
             html.Div(
                 [
                     html.Label(id="shape-label", htmlFor="shape"),
@@ -217,9 +230,9 @@ def _change_form() -> html.Section:
                 hidden=True,
             ),
             html.Label("Weight of its utility", htmlFor="weight"),
-            dcc.Input(id="weight", type="number", min=0, step="any"),
+            _decimal("weight"),
             html.Label("Deadline in seconds (empty: none)", htmlFor="deadline"),
-            dcc.Input(id="deadline", type="number", min=0, step="any"),
+            _decimal("deadline"),
             html.Div(
                 [
                     html.Button("What would it do?", id="preview-change", className="main"),
@@ -276,6 +289,7 @@ def _preview() -> html.Section:
         id="preview-card",
         className="card wide",
         hidden=True,
+        tabIndex=-1,
     )
 
 
@@ -287,11 +301,7 @@ def _period() -> html.Div:
         value=600,
         inline=True,
     )
-    return html.Div(
-        [html.Span("Period", id="period-label", className="soft"), choice],
-        role="group",
-        **aria(labelledby="period-label"),
-    )
+    return _choice("Period", choice)
 
 
 def history() -> list[Component]:
@@ -312,7 +322,7 @@ def history() -> list[Component]:
                             config={"displayModeBar": False, "responsive": True},
                             style={"height": "420px"},
                         ),
-                        html.Label("Moment", htmlFor="moment", id="moment-label"),
+                        html.P("Moment", id="moment-label", className="soft"),
                         dcc.Slider(
                             id="moment",
                             min=0,

@@ -68,6 +68,7 @@ ACTIONS: tuple[tuple[str, tuple[Input, ...], tuple[State, ...]], ...] = (
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>{%metas%}
+<meta name="color-scheme" content="light dark">
 <title>{%title%}</title>{%favicon%}{%css%}</head>
 <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
 </html>

@@ -19,6 +19,8 @@ from firedex.wire.service_api import ServiceStatus, WhatIfAnswer
 
 __all__ = ["incident", "status", "subscriptions", "what_if"]
 
+MOVED = " (as rates are now: they have moved since the plan in force, or changes are to come)"
+
 WAIT = "wait_seconds=20"
 
 
@@ -150,10 +152,17 @@ def what_if(
         _show(found)
         return
     prediction, moves = found["prediction"], found["difference"]["subscriptions"]
+    present = found["present"]
     click.echo(
         f"it would achieve {prediction['achieved_utility_rate']:.1%} of the utility, with "
         f"{prediction['deadlines_missed']} deadlines missed; {len(moves)} subscriptions change"
     )
+    if present is not None:
+        click.echo(
+            f"without it: {present['achieved_utility_rate']:.1%}, with "
+            f"{present['deadlines_missed']} deadlines missed"
+            + ("" if found["present_is_in_force"] else MOVED)
+        )
     table = Table(box=SIMPLE_HEAD)
     table.add_column("subscription", overflow="fold")
     for heading in ("class now", "then", "drop now", "then"):

@@ -218,12 +218,20 @@ class WhatIf:
 
 @value
 class WhatIfAnswer:
-    """What would be planned, what it would be predicted to bring, and what would change."""
+    """What would be planned, what it would be predicted to bring, and what would change.
+
+    ``present``: what is predicted if nothing changes, planned at the same moment with the same
+    measured rates (none if that cannot be planned). ``difference`` is against that plan: what rates
+    have moved by themselves is no effect of the change. ``present_is_in_force``: that plan is the
+    one in force; otherwise rates have moved since it was made, or changes are still to be planned.
+    """
 
     flows: tuple[Flow, ...]
     prediction: Prediction
     report: PlanReport
     difference: ConfigurationDifference
+    present: Prediction | None = None
+    present_is_in_force: Flag = False
 
 
 @value

@@ -1,6 +1,7 @@
 """The dashboard in a browser, as a visitor uses it; conditions are awaited, never slept for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from selenium import webdriver
@@ -147,6 +148,16 @@ class Pages:
     def zone(self, name: str) -> None:
         """Be somewhere else; nowhere in particular if it is empty."""
         self.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": name})
+
+    @contextmanager
+    def screen(self, width: int, height: int) -> Iterator[None]:
+        """A screen of exactly this size."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def height(self) -> int:
         """Of the whole page."""

@@ -134,7 +134,7 @@ def test_times_are_where_the_viewer_is(watching: Pages, busy: LiveSite) -> None:
         watching.go("now")
         since = busy.chief.get("/v1/overview").json["in_force_since"]
         here = datetime.fromisoformat(since).astimezone(there)
-        watching.until_text("#figures", f"in force since {here:%H:%M:%S}")
+        watching.until_text("#plan", f"in force since {here:%H:%M:%S}")
     finally:
         watching.zone("")
 
@@ -258,10 +258,9 @@ def test_a_page_that_is_returned_to_is_as_old_as_it_is(watching: Pages, busy: Li
     watching.visit("", busy.token)
 
 
-def test_no_all_clear_before_it_is_known(watching: Pages, busy: LiveSite) -> None:
+def test_what_is_not_known_is_said(watching: Pages, busy: LiveSite) -> None:
     watching.visit("", busy.token)
     watching.until_text("#alerts", "controller: none is set")
-    assert "Nothing to say" not in watching.text("#alerts")
     watching.until_text("#alerts-said", "note")
     watching.until_text("#classes-note", "within the last 30 s")
 
@@ -280,7 +279,7 @@ def test_a_subscriber_sees_its_own_wherever_it_comes_in(watching: Pages, busy: L
     assert not watching.shown("page-now")
 
 
-@pytest.mark.refused
+@pytest.mark.refused("status of 401")
 def test_a_token_that_is_revoked_leaves_nothing(watching: Pages, busy: LiveSite) -> None:
     token = busy.service.token("leaver", "operator")
     watching.visit("", token)
@@ -293,6 +292,26 @@ def test_a_token_that_is_revoked_leaves_nothing(watching: Pages, busy: LiveSite)
     assert watching.driver.execute_script("return sessionStorage.length;") == 0
     watching.type("token", busy.token + Keys.ENTER)
     watching.until_text("#visitor", "chief (command)")
+
+
+def test_who_signs_out_leaves_nothing_to_come_back_to(watching: Pages, busy: LiveSite) -> None:
+    watching.visit("", "")
+    watching.until(lambda: watching.shown("token"), "the form")
+    watching.type("token", busy.token + Keys.ENTER)
+    watching.until_text("#figures", "Utility achieved")
+    watching.go("topology")
+    watching.until_text("#switches .ag-center-cols-container", "core")
+    watching.click("sign-out")
+    watching.until(lambda: watching.shown("token"), "the form")
+    for _ in range(2):
+        watching.driver.back()
+        watching.until(lambda: watching.shown("token"), "the form")
+        for page in FILLED:
+            assert not watching.shown(f"page-{page}")
+            assert not watching.shown(f"to-{page}")
+        for part in ("#incident", "#visitor", "#figures", "#page-topology"):
+            assert watching.text(part) == ""
+        assert watching.text("#site") == "FireDeX"
 
 
 FILLED = {
@@ -326,7 +345,98 @@ def test_dark_and_narrow(watching: Pages, busy: LiveSite) -> None:
     watching.driver.execute_script("localStorage.clear();")
 
 
-@pytest.mark.refused
+@pytest.mark.refused("status of 404")
+def test_a_subscriber_that_is_not_there_is_said_to_be_none(watching: Pages, busy: LiveSite) -> None:
+    watching.visit("subscriptions?subscriber=nobody", busy.token)
+    watching.until_text("#refusal", "There is no subscriber “nobody”")
+    watching.until_text("#connection", "live")
+    busy.subscriber("nobody", alarm=1.0)
+    watching.until(lambda: watching.cell("nobody alarm/#", "priority"), "now there is")
+    assert not watching.shown("refusal")
+
+
+def test_a_browser_of_some_years_ago_is_enough(watching: Pages, busy: LiveSite) -> None:
+    source = "delete AbortSignal.any; delete AbortSignal.timeout; delete crypto.randomUUID;"
+    script = watching.driver.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": source}
+    )
+    try:
+        watching.visit("", busy.token)
+        assert watching.driver.execute_script("return AbortSignal.any === undefined;")
+        watching.until_text("#connection", "live")
+    finally:
+        watching.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_a_dark_system_sees_no_light_page(watching: Pages) -> None:
+    run, command = watching.driver.execute_script, watching.driver.execute_cdp_cmd
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    command("Emulation.setEmulatedMedia", dark)
+    command("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        watching.visit()
+        ground = "return getComputedStyle(document.body).backgroundColor;"
+        assert run(ground) == "rgb(16, 19, 24)"
+    finally:
+        command("Emulation.setScriptExecutionDisabled", {"value": False})
+        command("Emulation.setEmulatedMedia", {"features": []})
+        watching.visit()
+
+
+NAMELESS = """
+    const shown = (all) =>
+      [...document.querySelectorAll(all)].filter((each) => each.checkVisibility());
+    const field = (label) => document.getElementById(label.htmlFor);
+    const lost = shown("label[for]").filter((each) => !field(each)?.labels);
+    const named = (each) => each.getAttribute("aria-label") || each.getAttribute("aria-labelledby")
+      || each.labels?.[0]?.textContent || each.textContent || each.title;
+    const bare = shown("input, button, [role=slider]").filter((each) => !named(each));
+    return [...lost, ...bare].map((each) => each.outerHTML.slice(0, 120));"""
+
+
+@pytest.mark.parametrize("page", ["subscriptions", "history"])
+def test_every_field_has_a_name(watching: Pages, busy: LiveSite, page: str) -> None:
+    watching.visit(page, busy.token)
+    where, text = FILLED[page]
+    watching.until_text(where, text)
+    watching.until(lambda: not watching.driver.execute_script(NAMELESS), "names for all")
+
+
+SEEN = """const box = document.querySelector(arguments[0]).getBoundingClientRect();
+    return [box.top, box.bottom];"""
+CUT = """return [...document.querySelectorAll(arguments[0])].filter((each) => each.checkVisibility()
+    && each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent);"""
+COLUMNS = """return [...document.querySelectorAll("#subscriptions .ag-header-cell")]
+    .map((each) => each.getAttribute("col-id"));"""
+
+
+def test_a_tablet_shows_at_once_what_matters(watching: Pages, busy: LiveSite) -> None:
+    run = watching.driver.execute_script
+    with watching.screen(768, 1024):
+        watching.visit("", busy.token)
+        watching.until_text("#alerts", "none is set")
+        watching.until(lambda: watching.text("#verdict") not in ("", "Not known yet"), "a verdict")
+        verdict, alerts, figures = (
+            run(SEEN, f"#{name}") for name in ("verdict", "alerts", "figures")
+        )
+        assert run(SEEN, "header")[1] < 110, "two lines"
+        assert verdict[1] < alerts[0] < alerts[1] < figures[0]
+        assert run(SEEN, "#alerts li")[1] < 350, "above the fold, wherever the rest ends"
+        watching.go("subscriptions")
+        watching.until(lambda: watching.cell(ALARM, "delay_p95_seconds"), "what is measured")
+        watching.until(lambda: "weight" not in run(COLUMNS), "what matters most")
+        wanted = {"late_rank", "priority", "filter", "subscriber", "delay_p95_seconds"}
+        assert set(run(COLUMNS)) >= {*wanted, "predicted_delay_p95_seconds", "success_rate"}
+        watching.until(lambda: not run(CUT, "#subscriptions .ag-center-cols-viewport"), "all of it")
+        cells = "#subscriptions .ag-header-cell-text, #subscriptions .ag-cell"
+        watching.until(lambda: not run(CUT, cells), "whole figures")
+        top, bottom = run(SEEN, "#subscriptions")
+        rows = run("return document.querySelectorAll('#subscriptions .ag-row').length;")
+        assert bottom - top < 42 * rows + 100, "as high as its rows"
+    watching.until(lambda: "weight" in run(COLUMNS), "all of it where there is room")
+
+
+@pytest.mark.refused("net::ERR_")
 def test_a_restart_of_the_service_is_survived(browser: webdriver.Chrome, tmp_path: Path) -> None:
     service = served_site(tmp_path, port=free_port())
     pages = Pages(browser, f"http://127.0.0.1:{service.options.port}")

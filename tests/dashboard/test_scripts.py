@@ -195,6 +195,26 @@ def test_no_deadline_is_met_that_nobody_measured(
     assert computed(page, "missed", 0, None)[1:] == ["no subscription has a deadline", ""]
 
 
+@pytest.mark.parametrize(
+    ("late", "severities", "version", "look", "words"),
+    [
+        (1, ["urgent"], 3, "bad", "1 subscription misses its deadline"),
+        (2, [], 3, "bad", "2 subscriptions miss their deadline"),
+        (0, ["note", "urgent", "warning"], 3, "bad", "1 urgent alert"),
+        (0, ["warning", "note", "warning"], 3, "warn", "2 warnings"),
+        (0, ["note"], 3, "unknown", "Not all is known: 1 note"),
+        (0, [], 0, "unknown", "Not known: no plan is in force"),
+        (0, [], 3, "good", "All is well"),
+    ],
+)
+def test_the_site_in_one_sentence(
+    page: webdriver.Chrome, late: int, severities: list[str], version: int, look: str, words: str
+) -> None:
+    alerts = [{"severity": each, "text": "…"} for each in severities]
+    now = {"version": version, "late_in_all": late, "alerts": alerts}
+    assert computed(page, "verdict", now) == [look, words]
+
+
 def test_what_an_answer_holds_for(page: webdriver.Chrome) -> None:
     def seen(version: int, since: str, closed: str | None = None) -> dict[str, Any]:
         return {"version": version, "incident": {"phase_since": since, "closed_at": closed}}
@@ -248,6 +268,21 @@ def test_without_the_broker_s_switch_links_lead_away(page: webdriver.Chrome) -> 
     assert sorted([*loop["roots"], *loop["below"]["a"], *loop["below"]["b"]]) == ["a", "b"]
 
 
+def test_where_publishers_are_is_drawn_before_the_broker(page: webdriver.Chrome) -> None:
+    given = network(("core", "roof"), broker="core")
+    given["switches"].append({"id": "lan", "managed": False})
+    drawn = computed(page, "drawing", given, [], {})
+    y = {each["data"]["id"]: each["position"]["y"] for each in drawn if "position" in each}
+    assert y["switch lan"] < y["broker"] < y["switch core"] < y["switch roof"]
+    edges = [(e["data"]["source"], e["data"]["target"]) for e in drawn if e["data"].get("source")]
+    assert ("switch lan", "broker") in edges
+    assert ("broker", "switch lan") not in edges
+    there = [{"subscriber": "crew", "switch": "lan"}]
+    drawn = computed(page, "drawing", given, there, {})
+    y = {each["data"]["id"]: each["position"]["y"] for each in drawn if "position" in each}
+    assert y["broker"] < y["switch lan"] < y["host crew"], "somebody is reached through it"
+
+
 def test_a_utility_is_what_its_inputs_say(page: webdriver.Chrome) -> None:
     made = lambda **given: computed(page, "utilityOf", given)  # noqa: E731
     assert made(kind="log", weight=3, shape="0.5") == {"kind": "log", "weight": 3}
@@ -267,5 +302,134 @@ def test_a_utility_is_what_its_inputs_say(page: webdriver.Chrome) -> None:
         [1, 1],
     ]
     refused = "try { firedex.utilityOf(arguments[0]); } catch (error) { return error.message; }"
-    for wrong in ({"kind": "log", "weight": ""}, {"kind": "capped", "weight": 1, "shape": "2"}):
-        assert page.execute_script(refused, wrong)
+    for field, wrong in (
+        ("Weight", {"kind": "log", "weight": ""}),
+        ("Weight", {"kind": "log", "weight": "-3"}),
+        ("Weight", {"kind": "log", "weight": "many"}),
+        ("Shape", {"kind": "capped", "weight": 1, "shape": "2"}),
+        ("Shape", {"kind": "power", "weight": 1, "shape": ""}),
+        ("Shape", {"kind": "piecewise-linear", "weight": 1, "shape": "0:0, :1"}),
+    ):
+        assert page.execute_script(refused, wrong).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("0.4", 0.4),
+        ("0,4", 0.4),
+        (" 3 ", 3),
+        (".5", 0.5),
+        ("1e-3", 0.001),
+        ("1500", 1500),
+        ("0,125", 0.125),
+        *((wrong, None) for wrong in ("", "abc", "-1", "1e", "0x10", "1.2.3", "1,2,3", "1e999")),
+        ("1,500", None),
+    ],
+)
+def test_a_number_is_taken_at_its_word_or_refused(
+    page: webdriver.Chrome, typed: str, meant: float | None
+) -> None:
+    assert computed(page, "decimal", typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["-1", "abc", "0", "1e", "Infinity", "NaN", "1,500"])
+def test_a_deadline_that_is_none_is_refused_by_name(page: webdriver.Chrome, typed: str) -> None:
+    refused = "try { firedex.deadlineOf(arguments[0]); } catch (error) { return error.message; }"
+    said = page.execute_script(refused, {"deadline": typed})
+    assert said.startswith("Deadline: a number of seconds above 0"), said
+    assert typed in said
+
+
+def test_no_deadline_is_an_empty_field_alone(page: webdriver.Chrome) -> None:
+    assert [computed(page, "deadlineOf", {"deadline": each}) for each in ("", " ", None)] == [
+        None,
+        None,
+        None,
+    ]
+    assert computed(page, "deadlineOf", {"deadline": "0,4"}) == 0.4
+
+
+REPLAYED = """
+    const done = arguments[arguments.length - 1], shown = { asked: [] }, looks = [];
+    const storage = { value: { getItem: () => "" }, configurable: true };
+    Object.defineProperty(window, "sessionStorage", storage);
+    window.dash_clientside = { set_props: (id, given) => Object.assign((shown[id] ??= {}), given) };
+    let now = 1_800_000_000;
+    firedex.overview = async () => ({ version: 1, now_seconds: now });
+    window.fetch = async (path) => {
+      const asked = new URL(path, "http://127.0.0.1").searchParams, steps = [];
+      if (!asked.has("from_seconds")) return new Response("[]");
+      shown.asked.push([Number(asked.get("from_seconds")), Number(asked.get("to_seconds"))]);
+      for (let at = shown.asked.at(-1)[0]; at <= shown.asked.at(-1)[1]; at += 10)
+        steps.push({ at: new Date(at * 1000).toISOString(), seconds: 10, priority: 0,
+          delivered_events: 1, missing_events: 0 });
+      return new Response(JSON.stringify(steps));
+    };
+    const look = async () => {
+      firedex.state.historyAt = { ticks: -1e6, date: 0 };  // long ago
+      await firedex.show.history();
+      const { value } = shown.moment, at = firedex.state.moments[value];
+      looks.push({ value, at, label: shown["moment-label"].children, window: shown.asked.at(-1),
+        marks: shown.replay.figure.layout.shapes.filter((each) => each.name === "moment")
+          .map((each) => each.x0 === firedex.local(at)) });
+      now += 30;
+    };
+    const choose = (index) => firedex.chooseMoment(index);
+    (async () => {
+      await look();
+      await look();
+      choose(20);
+      await look();
+      await look();
+      choose(firedex.state.moments.length - 1);
+      await look();
+      return looks;
+    })().then(done, (error) => done(String(error)));
+"""
+
+
+def test_a_moment_that_is_chosen_stays_and_the_last_one_is_followed(
+    page: webdriver.Chrome,
+) -> None:
+    first, second, chosen, still, again = page.execute_async_script(REPLAYED)
+    assert first["at"] < second["at"], "the last one is followed"
+    assert chosen["value"] == still["value"] == 20
+    assert chosen["at"] == still["at"] < second["at"]
+    assert chosen["label"] == still["label"]
+    assert "chosen" in still["label"]
+    assert chosen["window"] == still["window"] == second["window"]
+    assert again["at"] > second["at"]
+    assert all(look["marks"] == [True] for look in (first, second, chosen, still, again))
+
+
+def test_small_losses_are_told_apart_and_plans_are_named(page: webdriver.Chrome) -> None:
+    def step(n: int, delivered: int, missing: int | None) -> dict[str, Any]:
+        at = f"2026-03-01T14:0{n}:00Z"
+        made = {"at": at, "seconds": 60, "priority": 0, "delay_p95_seconds": 0.02}
+        return {**made, "delivered_events": delivered, "missing_events": missing}
+
+    steps = [step(0, 995, 5), step(1, 999, 1), step(2, 1000, 0), step(3, 0, 10), step(4, 10, None)]
+    plans = [
+        {"version": n, "in_force_at": f"2026-03-01T14:0{n}:30Z", "reason": "a new crew"}
+        for n in (1, 2)
+    ]
+    start = 1772373600  # 14:00
+    figure = computed(page, "replay", steps, plans, start, start + 600)
+    _, drawn = figure["data"]
+    assert drawn["yaxis"] == "y2"
+    assert drawn["y"] == pytest.approx([0.005, 0.001, 0.0003, 1, None])
+    assert drawn["text"][:2] == ["99.50 %", "99.90 %"]
+    axis = figure["layout"]["yaxis2"]
+    assert axis["type"] == "log"
+    assert axis["range"][0] > axis["range"][1], "what loses less is higher up"
+    names = figure["layout"]["annotations"]
+    assert [each["text"] for each in names] == ["plan 1", "plan 2"]
+    assert all(each["hovertext"].endswith("a new crew") for each in names)
+
+
+def test_a_moment_is_found_again(page: webdriver.Chrome) -> None:
+    moments = [f"2026-03-01T14:0{n}:00Z" for n in range(4)]
+    assert computed(page, "nearest", moments, moments[2]) == 2
+    assert computed(page, "nearest", moments, "2026-03-01T14:00:40Z") == 1
+    assert computed(page, "nearest", [], moments[0]) == 0

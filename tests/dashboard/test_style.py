@@ -16,6 +16,7 @@ PAIRS = [
         "accent": ("on-accent",),
         "bad-ground": ("ink", "bad"),
         "warn-ground": ("ink",),
+        "good-ground": ("good",),
     }.items()
     for text in texts
 ]
@@ -54,3 +55,10 @@ def test_edges_of_controls(selector: str, ground: str) -> None:
     for control in ("button {", ".card .dash-input-container {", '.card input[type="text"],'):
         rule = SHEET[SHEET.index(control) :].split("{", 1)[1].split("}", 1)[0]
         assert "var(--edge)" in rule, control
+
+
+def test_dark_before_scripts_run_is_the_same_dark() -> None:
+    chosen, wished = (colours(each) for each in (SCHEMES[1], ":root:not([data-theme]) {"))
+    assert chosen == wished
+    asked = SHEET.index("@media (prefers-color-scheme: dark)")
+    assert SHEET[asked:].split("{", 2)[1].strip().endswith(":root:not([data-theme])")

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from service_site import GATEWAY, Client, publisher, serving, site, subscriber, wait_until
 
+from firedex.service import what_if
 from firedex.service.core import ConfigurationService, ServiceOptions
 from firedex.service.database import Database
+from firedex.service.errors import Conflict
 from firedex.service.offered_rates import (
     OfferedRate,
     Window,
@@ -26,6 +28,7 @@ from firedex.service.report_store import offered_windows
 from firedex.service.site_state import SiteState
 from firedex.service.web import create_app
 from firedex.wire import Statistics, from_plain, to_plain
+from firedex.wire.service_api import SubscriberRegistration, WhatIf
 
 NARROW = site(bandwidth_bits_per_second=80_000)
 RATES = {"smoke/1": 12.0, "camera/1": 60.0, "heat/1": 30.0}
@@ -216,6 +219,45 @@ def test_what_is_measured_is_planned_with_and_shown(client: Client) -> None:
     rows = {r["filter"]: r for r in client.get("/v1/predictions").json["subscriptions"]}
     assert rows["smoke/1"]["offered_events_per_second"] == pytest.approx(50.0, rel=0.01)
     assert rows["stray/1"]["offered_events_per_second"] == pytest.approx(30.0, rel=0.01)
+
+
+def test_what_rates_have_moved_is_no_effect_of_a_what_if(tmp_path: Path) -> None:
+    with serving(tmp_path / "s.sqlite", of=NARROW) as running:
+        client = Client(running.url)
+        client.register(publisher("p0", {"smoke/1": 40.0}))
+        client.register(subscriber("crew", {"smoke/1": 1.0}))
+        same = client.ask("POST", "/v1/what-if", {}).json
+        for _ in range(3):  # more than was planned with, and too little more for another plan
+            counts = {"smoke/1": (430, 43_000)}
+            assert client.ask("POST", "/v1/statistics", [report(0, counts)]).status == 202
+        moved = client.ask("POST", "/v1/what-if", {}).json
+    assert same["present"] == same["prediction"]
+    assert same["present_is_in_force"] is True
+    (row,) = moved["present"]["subscriptions"]
+    assert row["offered_events_per_second"] == pytest.approx(43.0, rel=0.01)
+    assert moved["present"] == moved["prediction"], "nothing is changed"
+    assert moved["difference"]["subscriptions"] == moved["difference"]["flows"] == []
+    assert moved["present_is_in_force"] is False
+
+
+def test_a_change_is_compared_with_the_plan_in_force_where_the_present_has_no_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = what_if.planning_scenario
+
+    def planned(site: Any, state: SiteState, basis: Basis) -> Any:
+        if "crew" in state.subscribers:
+            raise ValueError("no way there")
+        return real(site, state, basis)
+
+    monkeypatch.setattr(what_if, "planning_scenario", planned)
+    settings = SiteSettings(site=NARROW, gateway=GATEWAY)
+    crew = from_plain(SubscriberRegistration, subscriber("crew", {"smoke/1": 1.0}))
+    state = SiteState(subscribers={"crew": crew})
+    with pytest.raises(Conflict):
+        what_if.answer_what_if(settings, state, None, WhatIf())
+    answer = what_if.answer_what_if(settings, state, None, WhatIf(without_subscribers=("crew",)))
+    assert (answer.present, answer.present_is_in_force) == (None, False)
 
 
 def test_lies_of_a_subscriber_do_not_count(tmp_path: Path) -> None:

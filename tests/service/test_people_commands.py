@@ -93,6 +93,8 @@ def test_what_if_shows_what_would_differ(at: tuple[str, str], tmp_path: Path) ->
     assert said.exit_code == 0, said.output
     assert "new smoke/1" in said.output
     assert "crew smoke/#" in said.output
+    assert "without it: " in said.output
+    assert "moved" not in said.output
     plain = json.loads(run(what_if, "--phase", "overhaul", "--json", *at).output)
     assert plain["difference"]["subscriptions"] == []
 

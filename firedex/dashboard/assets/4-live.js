@@ -74,9 +74,10 @@ const visible = () => new Promise((done) => {
 async function listen(run) {
   for (let wait = 250; state.run === run; wait = Math.min(wait * 2, LONGEST_WAIT_MILLISECONDS)) {
     await visible();
-    const stream = (state.stream = new AbortController());
+    const stream = (state.stream = new AbortController()), stop = () => stream.abort();
+    run.signal.addEventListener("abort", stop);  // tablets of some years ago cannot join signals
     try {
-      const answer = await fetch("/v1/events", { headers: headers(), cache: "no-store", signal: AbortSignal.any([run.signal, stream.signal]) });
+      const answer = await fetch("/v1/events", { headers: headers(), cache: "no-store", signal: stream.signal });
       if (answer.status === 401) { tokenRefused(); return; }
       if (!answer.ok) throw new Refused(answer.status, "");
       state.streaming = true;
@@ -86,7 +87,7 @@ async function listen(run) {
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let part = await reader.read(); !part.done; part = await reader.read())
         if (part.value.includes("event:")) refresh();
-    } catch { /* it is away, or said to go */ }
+    } catch { /* it is away, or said to go */ } finally { run.signal.removeEventListener("abort", stop); }
     state.streaming = false;
     if (state.run !== run) return;
     tellFreshness();
@@ -130,6 +131,13 @@ function tokenRefused() {
 function signIn() {
   state.run?.abort();
   state.run = state.visitor = null;
+  for (const page of PAGES) {
+    put(`page-${page}`, { hidden: true });
+    put(`to-${page}`, { style: { display: "none" } });
+  }
+  for (const each of ["incident", "visitor"]) put(each, { children: "" });
+  put("site", { children: "FireDeX" });
+  for (const each of ["sign-out", "own"]) put(each, { hidden: true });
   put("login", { hidden: false });
   put("sign-in-refusal", { children: sessionStorage.getItem("firedex-refused") || "" });
   sessionStorage.removeItem("firedex-refused");
@@ -165,8 +173,13 @@ function visit(page, later) {
     tellFreshness();
     refresh();
   });
-  window.addEventListener("pagehide", () => { state.run?.abort(); state.run = null; });
-  window.addEventListener("pageshow", (event) => { if (event.persisted) start(); });
+  // What a browser keeps of a page that was left is not for whoever comes back to it.
+  window.addEventListener("pagehide", () => {
+    state.run?.abort();
+    state.run = null;
+    document.body.hidden = true;
+  });
+  window.addEventListener("pageshow", (event) => { if (event.persisted) window.location.reload(); });
   start();
 }
 

@@ -42,8 +42,6 @@ function figures(now) {
     shown("Utility achieved", worth(utility?.measured, utility?.predicted, utility), "utility-achieved"),
     shown("Utility in time", worth(utility?.measured_timely, utility?.predicted_timely, utility), "utility-timely"),
     shown("Miss their deadline", missed(now.late_in_all, now.deadlines), "late-count"),
-    figure("Plan", now.version || "none",
-      now.pending_changes ? `${now.pending_changes} change${now.pending_changes === 1 ? "" : "s"} to come` : now.in_force_since ? `in force since ${clock(now.in_force_since)}` : "none is in force", "", "plan-version"),
   ];
 }
 /* Said with the time of the one who reads it. */
@@ -92,6 +90,9 @@ function health(parts) {
 
 show.now = async () => {
   const now = await overview();
+  const [look, words] = firedex.verdict(now);
+  put("verdict", { children: words, className: `verdict ${look}` });
+  put("plan", { children: firedex.plan(now) });
   put("figures", { children: figures(now) });
   put("alerts", { children: alerts(now) });
   put("alerts-said", { children: summary(now) });

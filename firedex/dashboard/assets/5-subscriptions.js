@@ -1,10 +1,11 @@
 /* Who wants what, with what is measured and predicted of it; kept up to date row by row. */
 "use strict";
 (() => {
-const { state, show, staff, ask, put, make, known, seconds, csv } = firedex;
+const { state, show, staff, ask, put, make, known, seconds, csv, refusal } = firedex;
 const MEASURED_WITHIN_SECONDS = 30;  // for those who do not see the overview, which says it
 const COLUMNS = ["late", "priority", "filter", "subscriber", "utility_words", "weight", "deadline_seconds", "delay_p95_seconds",
   "predicted_delay_p95_seconds", "success_rate", "predicted_success_rate"];
+const LESS = ["utility_words", "weight", "predicted_success_rate"];
 
 /* As on the first page: if nothing comes, else by what is measured, as far as its 95th percentile
    can tell of the deadline's, else if it is predicted to be late. */
@@ -27,9 +28,18 @@ function utilityWords(utility) {
 const prepared = (each) => ({ ...each, weight: each.utility.weight, utility_words: utilityWords(each.utility) });
 const inOrder = (a, b) => (a.priority ?? 99) - (b.priority ?? 99) || a.filter.localeCompare(b.filter) || a.subscriber.localeCompare(b.subscriber);
 
+const NOBODY = [];
 async function rowsNow() {
-  const whose = state.watched ? `?subscriber=${encodeURIComponent(state.watched)}` : "";
-  const answer = await ask(`/v1/subscriptions${whose}`, { whole: true, more: state.tag ? { "If-None-Match": state.tag } : {} });
+  const whose = state.watched ? `?subscriber=${encodeURIComponent(state.watched)}` : "", wasNobody = state.fetched === NOBODY;
+  let answer;
+  try {
+    answer = await ask(`/v1/subscriptions${whose}`, { whole: true, more: state.tag ? { "If-None-Match": state.tag } : {} });
+  } catch (error) {
+    if (!whose || error.status !== 404) throw error;
+    refusal(`There is no subscriber “${state.watched}”. It is shown here as soon as it registers.`);
+    return Object.assign(state, { fetched: NOBODY, tag: null }).fetched;
+  }
+  if (wasNobody) refusal("");
   if (answer.status !== 304) {
     state.fetched = (await answer.json()).map(prepared).sort(inOrder);
     state.tag = answer.headers.get("ETag");
@@ -46,7 +56,7 @@ async function measuredNow() {
 }
 show.subscriptions = async () => {
   if (staff()) await firedex.overview();
-  const rows = await rowsNow(), measured = await measuredNow();
+  const rows = await rowsNow(), measured = rows === NOBODY ? {} : await measuredNow();
   const changed = [], nothingComes = new Set((state.overview?.silent || []).filter((each) => !each.topics.length).map(nameOf));
   for (const each of rows) {
     const seen = measured[keyOf(each)], silent = nothingComes.has(nameOf(each));
@@ -58,6 +68,7 @@ show.subscriptions = async () => {
   }
   if (rows !== state.rows) { state.rows = rows; put("subscriptions", { rowData: rows.map((each) => ({ ...each })) }); }
   else if (changed.length) put("subscriptions", { rowTransaction: { update: changed.map((each) => ({ ...each })), async: true } });
+  firedex.fitTable("subscriptions", 480, LESS);
   put("phase-form", { hidden: state.visitor.role !== "command" });
   if (staff()) await phases();
 };

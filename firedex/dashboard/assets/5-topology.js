@@ -44,10 +44,18 @@ const loadWords = (one) => (one ? `${share(one.used)}${one.planned ? " planned" 
    leads ("" to its hosts); `ill`: what is wrong with switches that are not well. */
 function drawing(network, places, loads, ill = {}) {
   const { roots, below } = tree(network);
+  // Where publishers are: ways lead from there to the broker, not from it.
+  const before = new Set(roots.filter((id) => roots.length > 1 && id !== network.broker.switch && !below[id].length
+    && network.switches.find((each) => each.id === id).managed === false && !places.some((each) => each.switch === id)));
   const of = (id, towards) => loads[id]?.[towards];
   const nodes = [], edges = [];
   const edge = (source, target, one) => edges.push({ data: { id: `${source} > ${target}`, source, target,
     label: loadWords(one), colour: one ? loadColour(one) : ink("--line"), arrow: one ? "triangle" : "none", line: one?.planned ? "dashed" : "solid" } });
+  const switchAt = (id) => {
+    const one = fullest(loads[id]);
+    return { data: { id: switchNode(id), name: id, kind: "switch", colour: ill[id] ? ink("--bad") : loadColour(one),
+      label: ill[id] ? `${id}: ${ill[id]}` : `${id}  ${loadWords(one)}`.trim() } };
+  };
   let column = 0;
   const place = (id, depth) => {
     const first = column, hosts = places.filter((each) => each.switch === id).map((each) => each.subscriber);
@@ -59,15 +67,17 @@ function drawing(network, places, loads, ill = {}) {
       column += 0.6;
     });
     column = Math.max(column, first + 1);
-    const one = fullest(loads[id]);
-    nodes.push({ data: { id: switchNode(id), name: id, kind: "switch", colour: ill[id] ? ink("--bad") : loadColour(one),
-      label: ill[id] ? `${id}: ${ill[id]}` : `${id}  ${loadWords(one)}`.trim() },
-      position: { x: ((first + column - 1) / 2) * COLUMN, y: depth * LEVEL } });
+    nodes.push({ ...switchAt(id), position: { x: ((first + column - 1) / 2) * COLUMN, y: depth * LEVEL } });
   };
-  for (const root of roots) place(root, 0);
-  const top = nodes.find((node) => node.data.id === switchNode(roots[0]));
+  const after = roots.filter((id) => !before.has(id));
+  for (const root of after) place(root, 0);
+  const top = nodes.find((node) => node.data.id === switchNode(after[0]));
   nodes.push({ data: { id: "broker", label: `broker ${network.broker.id}`, kind: "broker" }, position: { x: top?.position.x ?? 0, y: -LEVEL } });
-  for (const root of roots) edge("broker", switchNode(root));
+  for (const root of after) edge("broker", switchNode(root));
+  [...before].forEach((id, n) => {
+    nodes.push({ ...switchAt(id), position: { x: (top?.position.x ?? 0) + (n - (before.size - 1) / 2) * COLUMN, y: -2 * LEVEL } });
+    edge(switchNode(id), "broker");
+  });
   for (const link of network.links) {
     const ways = [[link.from, link.to], [link.to, link.from]].filter(([from, to]) => of(from, to) !== undefined);
     for (const [from, to] of ways) edge(switchNode(from), switchNode(to), of(from, to));
@@ -111,6 +121,7 @@ show.topology = async () => {
     hosts: places.filter((place) => place.switch === each.id).length,
     state: parts[each.id]?.detail || parts[each.id]?.state || (each.managed ? untold(now.parts) : "not managed"),
   })) });
+  firedex.fitTable("switches", 500);
   if (state.switch) await showSwitch();
 };
 

@@ -4,12 +4,16 @@
 "use strict";
 (() => {
 const { state, staff, ask, put, make, cell, row, table, nothing, swatch, Refused } = firedex;
-const { known, seconds, share, refresh, utilityWords } = firedex;
-const PLANNING_MILLISECONDS = 60000, MOST_MOVES = 50;
+const { known, seconds, share, refresh, utilityWords, utilityOf, deadlineOf } = firedex;
+const PLANNING_MILLISECONDS = 60000, APPLYING_MILLISECONDS = 20000, AGAIN_MILLISECONDS = 1000, MOST_MOVES = 50;
+const UNANSWERED = "No answer came: it is not known whether it was applied. What you typed is kept; Apply asks for the very same again, which is done once.";
+const MOVED = "Both are planned with what is measured now: rates have moved, or changes have come, since the plan in force was made";
+const NO_PRESENT = "What there is now cannot be planned: what would change is against the plan in force.";
 const OUTDATED = "The inputs have changed since: ask again what it would do.";
 const CHANGED = "It has changed since you chose it; choose it again.";
 let asked = 0;  // of several questions only the last one's answer counts
 let proposal = null;  // what Apply would do; there only once its answer is shown
+let unanswered = null;  // what was applied last, or not: no answer came
 
 function propose(made) { proposal = made; put("apply", { disabled: !made }); }
 const inputsOf = (kind, given) => JSON.stringify([kind, ...(kind === "phase" ? [given.phase, given.title]
@@ -23,7 +27,7 @@ function whyExpired(then, now) {
 }
 /* Another plan or phase than was asked about: the answer does not hold any more. */
 function seen(now) {
-  const expired = proposal?.basis && whyExpired(proposal.basis, now);
+  const expired = proposal?.basis && proposal !== unanswered && whyExpired(proposal.basis, now);
   if (expired) withdraw(`${expired}: ask again what it would do.`);
 }
 function withdraw(why) {
@@ -33,13 +37,23 @@ function withdraw(why) {
   put("preview", { children: nothing(why) });
 }
 
+/* What is asked for is on the screen, and its heading is where the keyboard is. */
+function look(focus) {
+  requestAnimationFrame(() => requestAnimationFrame(() => {  // when it is there
+    const card = document.getElementById("preview-card");
+    if (focus) card?.focus({ preventScroll: true });
+    card?.scrollIntoView({ block: "start" });
+  }));
+}
 /* `prepare`: the change, what to suppose, and its title. */
 async function question(kind, given, prepare) {
   const mine = ++asked, inputs = inputsOf(kind, given);
   state.previewed = { kind, inputs };
   propose(null);
+  firedex.done("");
   put("preview-card", { hidden: false });
   put("preview", { children: nothing("Planning …") });
+  look(true);
   try {
     const basis = staff() ? await firedex.overview() : null;
     const { change, suppose, title, after } = await prepare(basis);
@@ -47,7 +61,8 @@ async function question(kind, given, prepare) {
       : nothing(`${title}. What it would do to all is for operators to see; you may apply it.`);
     if (mine !== asked) return;
     put("preview", { children });
-    propose({ change, kind, inputs, basis, after });
+    propose({ change: { ...change, more: { ...change.more, "Idempotency-Key": newKey() } }, title, kind, inputs, basis, after });
+    look();
     if (basis) seen(state.overview);
   } catch (error) {
     if (mine !== asked) return;
@@ -59,16 +74,16 @@ async function question(kind, given, prepare) {
 }
 async function effect(suppose, title, now) {
   const then = await ask("/v1/what-if", { method: "POST", body: suppose, patience: PLANNING_MILLISECONDS });
-  const { prediction, difference } = then, moves = difference.subscriptions;
-  const timely = timelyShare(prediction);
-  const missed = prediction.deadlines_missed;
+  const { prediction, difference, present } = then, moves = difference.subscriptions;
+  const missed = prediction.deadlines_missed, before = present?.deadlines_missed;
   return [
     make("P", "", title),
+    then.present_is_in_force ? "" : make("P", "soft moved", present ? `${MOVED} (plan ${now.version}).` : NO_PRESENT),
     table([["", "words"], ["now"], ["then"]], [
-      row([cell("Utility achieved"), cell(share(now.utility?.predicted), "now-utility"), cell(share(prediction.achieved_utility_rate), "then-utility")]),
-      row([cell("Utility in time"), cell(share(now.utility?.predicted_timely)), cell(share(timely))]),
-      row([cell("Predicted to miss their deadline"), cell(now.predicted_late), cell(missed, missed > now.predicted_late ? "bad" : "")])]),
-    classesTable(now.classes, prediction.classes),
+      row([cell("Utility achieved"), cell(share(present?.achieved_utility_rate), "now-utility"), cell(share(prediction.achieved_utility_rate), "then-utility")]),
+      row([cell("Utility in time"), cell(share(present && timelyShare(present))), cell(share(timelyShare(prediction)))]),
+      row([cell("Predicted to miss their deadline"), cell(before ?? "–"), cell(missed, missed > before ? "bad" : "")])]),
+    classesTable(present?.classes ?? [], prediction.classes),
     make("P", "", moves.length ? `${moves.length} subscriptions are served otherwise:` : "Every subscription stays as it is."),
     moves.length ? firedex.moveTable(moves, "now", "then", MOST_MOVES) : "",
   ];
@@ -87,40 +102,31 @@ function classesTable(now, then) {
     const was = present[priority], will = future[priority];
     return row([make("Td", "", swatch(priority)),
       ...pair("count", String(was?.subscriptions ?? 0), String(will?.subscriptions ?? 0)),
-      ...pair("p95", seconds(was?.predicted_delay_p95_seconds), seconds(will?.delay_p95_seconds)),
-      ...pair("success", share(was?.predicted_success_rate), share(will?.success_rate))], { "data-class": priority });
+      ...pair("p95", seconds(was?.delay_p95_seconds), seconds(will?.delay_p95_seconds)),
+      ...pair("success", share(was?.success_rate), share(will?.success_rate))], { "data-class": priority });
   }));
 }
 
-const number = (value) => (value === "" || !known(value) ? null : Number(value));
-function utilityOf({ kind, weight, shape }) {
-  const worth = number(weight);
-  if (worth === null || !(worth >= 0)) throw new Refused(0, "A weight is a number, 0 or more.");
-  const bent = { capped: "enough", power: "exponent" }[kind];
-  if (bent && !(number(shape) > 0 && number(shape) <= 1)) throw new Refused(0, `A ${kind} utility needs a shape above 0, and 1 at most.`);
-  if (bent) return { kind, weight: worth, [bent]: number(shape) };
-  if (kind !== "piecewise-linear") return { kind, weight: worth };
-  const points = String(shape ?? "").split(",").map((point) => point.split(":").map(Number));
-  if (points.some((point) => point.length !== 2 || point.some(Number.isNaN))) throw new Refused(0, "Points are given as success:worth, as 0:0, 0.5:0.8, 1:1.");
-  return { kind, weight: worth, points };
-}
 /* What a form was filled with; somebody else may have changed it since. */
 const wish = ({ utility, deadline_seconds: deadline }) =>
   JSON.stringify([utility.kind, utility.weight, String(firedex.shapeOf(utility)), deadline ?? null]);
 async function subscriptionChange(chosen, remove, given) {
+  const wanted = remove ? null : { utility: utilityOf(given), deadline_seconds: deadlineOf(given) };
   const path = `/v1/subscribers/${encodeURIComponent(chosen.subscriber)}`, name = `${chosen.filter} of ${chosen.subscriber}`;
   const answer = await ask(path, { whole: true });
   const registration = await answer.json(), more = { "If-Match": answer.headers.get("ETag") }, { subscriber } = registration;
   const before = subscriber.subscriptions.find((each) => each.filter === chosen.filter);
   if (!before) throw new Refused(0, `${chosen.subscriber} has no ${chosen.filter} any more.`);
-  if (wish(before) !== wish(chosen)) { firedex.chooseNone(); throw new Refused(0, CHANGED); }
+  const applied = unanswered?.after && unanswered.chosen === idOf(chosen) && wish(before) === wish(unanswered.after);
+  if (applied && state.chosen === chosen) state.chosen = { ...chosen, ...before };  // one's own change
+  else if (wish(before) !== wish(chosen)) { firedex.chooseNone(); throw new Refused(0, CHANGED); }
   const having = (subscriptions) => ({ subscribers: [{ ...registration, subscriber: { ...subscriber, subscriptions } }] });
   if (remove) return {
     title: `${name} removed`,
     suppose: having(subscriber.subscriptions.filter((each) => each !== before)),
     change: { path: `${path}/subscriptions?filter=${encodeURIComponent(chosen.filter)}&`, method: "DELETE", more },
   };
-  const after = { ...before, utility: utilityOf(given), deadline_seconds: number(given.deadline) };
+  const after = { ...before, ...wanted };
   const deadline = known(after.deadline_seconds) ? `deadline ${seconds(after.deadline_seconds)}` : "no deadline";
   return {
     title: `${name}: utility ${utilityWords(after.utility)}, weight ${after.utility.weight}, ${deadline}`,
@@ -153,17 +159,34 @@ function edited(given) {
   if (!previewed || inputsOf(previewed.kind, present(given)) === previewed.inputs) return;
   withdraw(OUTDATED);
 }
+/* By which the service knows a request that it has answered before. */
+const newKey = () => Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16).padStart(8, "0")).join("");
+const isLost = (error) => !(error instanceof Refused) || error.status >= 500;
+async function send({ path, ...how }) {
+  const once = () => ask(`${path}wait_seconds=10`, { ...how, whole: true, patience: APPLYING_MILLISECONDS });
+  try { return await once(); } catch (error) { if (!isLost(error)) throw error; }
+  await new Promise((done) => setTimeout(done, AGAIN_MILLISECONDS));
+  return once();
+}
 async function apply(given) {
   if (!proposal || inputsOf(proposal.kind, present(given)) !== proposal.inputs) { edited(given); throw new Refused(0, "Ask first what it would do."); }
-  const { change: { path, ...how }, after, basis } = proposal, mine = proposal, { chosen } = state;
-  if (basis) await firedex.overview();  // which withdraws it, if it does not hold any more
+  const mine = proposal, { change, title, after, basis } = mine, { chosen } = state;
+  if (basis && mine !== unanswered) await firedex.overview();  // which withdraws it, if it does not hold any more
   if (proposal !== mine) throw new Refused(0, "What it would do is not known any more. Ask again.");
   propose(null);
-  const answer = await ask(`${path}wait_seconds=10`, { ...how, whole: true, patience: PLANNING_MILLISECONDS });
+  unanswered = null;
+  let answer;
+  try { answer = await send(change); } catch (error) {
+    if (!isLost(error)) throw error;
+    unanswered = { ...mine, chosen: chosen && idOf(chosen) };
+    propose(unanswered);
+    throw new Refused(0, UNANSWERED);
+  }
   discard();
   if (after && state.chosen === chosen) state.chosen = { ...chosen, ...after };
-  if (how.method === "DELETE") firedex.chooseNone();
+  if (change.method === "DELETE") firedex.chooseNone();
   if (answer.status === 202) firedex.refusal("It is kept; the plan that includes it is not in force yet.");
+  else firedex.done(`Applied: ${title}.`);
   refresh();
 }
 function discard() {
@@ -173,5 +196,5 @@ function discard() {
   put("preview-card", { hidden: true });
   put("preview", { children: [] });
 }
-Object.assign(firedex, { previewSubscription, previewPhase, edited, apply, discard, seen, whyExpired, wish, timelyShare, utilityOf, idOf });
+Object.assign(firedex, { previewSubscription, previewPhase, edited, apply, discard, seen, whyExpired, wish, timelyShare, idOf });
 })();

@@ -32,9 +32,9 @@ function choose(chosen) {
   state.chosen = chosen;
   put("chosen", { children: `${chosen.filter} of ${chosen.subscriber}` });
   put("kind", { value: chosen.utility.kind });
-  put("weight", { value: chosen.utility.weight });
+  put("weight", { value: String(chosen.utility.weight) });
   put("shape", { value: String(firedex.shapeOf(chosen.utility)) });
-  put("deadline", { value: chosen.deadline_seconds ?? "" });
+  put("deadline", { value: String(chosen.deadline_seconds ?? "") });
   showShape(chosen.utility.kind);
 }
 /* The form as it was before anything was chosen. */
@@ -49,6 +49,7 @@ dash.firedex = {
     const page = (pathname || "").replace(/\/+$/, "").split("/").pop();
     state.watched = new URLSearchParams(search || "").get("subscriber");
     refusal("");
+    firedex.done("");
     firedex.visit(page, later);
     theme();
     return window.dash_clientside.no_update;
@@ -58,7 +59,7 @@ dash.firedex = {
     sessionStorage.setItem("firedex-token", value.trim());
     firedex.start();
   }),
-  signOut: act(() => { sessionStorage.clear(); window.location.assign("/dashboard/"); }),
+  signOut: act(() => { firedex.leave(); window.location.assign("/dashboard/"); }),
   switchTheme: act(() => {
     localStorage.setItem("firedex-theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     theme();
@@ -77,8 +78,8 @@ dash.firedex = {
   chooseNode: act((data) => { if (data.kind === "switch") { state.switch = data.name; attempt(firedex.showSwitch); } }),
   chooseSwitch: act((rows) => { if (rows[0]) { state.switch = rows[0].id; attempt(firedex.showSwitch); } }),
   chooseConfiguration: act((rows) => { if (rows[0]) attempt(() => firedex.showDifference(rows[0])); }),
-  choosePeriod: act((period, until) => { Object.assign(state, { period, until, at: null }); refresh(); }),
-  chooseMoment: act((index) => firedex.showMoment(index)),
+  choosePeriod: act((period, until) => { Object.assign(state, { period, until, chosenMoment: null }); refresh(); }),
+  chooseMoment: act((index) => firedex.chooseMoment(index)),
   exportHistory: act(firedex.exportHistory),
   openReport: act(() => attempt(firedex.openReport)),
 };
