@@ -381,7 +381,9 @@ def test_small_losses_are_told_apart_and_plans_are_named(page: webdriver.Chrome)
     def step(n: int, delivered: int, missing: int | None) -> dict[str, Any]:
         at = f"2026-03-01T14:0{n}:00Z"
         made = {"at": at, "seconds": 60, "priority": 0, "delay_p95_seconds": 0.02}
-        return {**made, "delivered_events": delivered, "missing_events": missing}
+        rate = None if missing is None else delivered / (delivered + missing)
+        counts = {"delivered_events": delivered, "missing_events": missing}
+        return {**made, **counts, "success_rate": rate}
 
     steps = [step(0, 995, 5), step(1, 999, 1), step(2, 1000, 0), step(3, 0, 10), step(4, 10, None)]
     plans = [
