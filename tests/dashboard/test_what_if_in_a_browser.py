@@ -157,6 +157,27 @@ def test_what_is_no_deadline_is_not_taken_for_none(deciding: Pages, quiet: LiveS
     deciding.click("discard")
 
 
+MOVED = """(real) => real().then((answer) => answer.json()).then((said) => {
+    said.present.achieved_utility_rate = 0.123;
+    return new Response(JSON.stringify({ ...said, present_is_in_force: false }));
+})"""
+
+
+def test_now_is_planned_with_the_rates_of_then(deciding: Pages, quiet: LiveSite) -> None:
+    deciding.visit("subscriptions", quiet.token)
+    deciding.until(lambda: deciding.cell(ALARM, "priority"), "the table")
+    deciding.choose(ALARM)
+    deciding.click("preview-change")
+    deciding.until(deciding.can_apply, "the answer")
+    assert "rates have moved" not in deciding.text("#preview")
+    deciding.intercept("/v1/what-if", MOVED)
+    deciding.click("preview-change")
+    deciding.until_text("#preview", "rates have moved")
+    assert deciding.text("#preview .now-utility") == "12 %"
+    deciding.let_through()
+    deciding.click("discard")
+
+
 LOSE_ONE = """(real) => real().then((answer) => {
     if (window.lost) return answer;
     window.lost = true;

@@ -37,7 +37,8 @@ show.history = async () => {
 const nearest = (moments, at) => moments.reduce((best, each, n) =>
   (Math.abs(new Date(each) - new Date(at)) < Math.abs(new Date(moments[best]) - new Date(at)) ? n : best), 0);
 const success = (step) => step.success_rate;
-const lost = (step) => { const rate = success(step); return !known(rate) ? null : Math.max(1 - rate, LEAST_LOSS); };
+const lost = (step) => { const rate = success(step); return known(rate) ? Math.max(1 - rate, LEAST_LOSS) : null; };
+const exactly = (rate) => (known(rate) ? `${(100 * rate).toFixed(2)} %` : "");
 /* One line of a class; where nothing was measured for a while, it has a gap. */
 function line(steps, of, words, more) {
   const x = [], y = [], text = [];
@@ -55,7 +56,7 @@ function replay(steps, records, from, to) {
     const those = steps.filter((step) => step.priority === priority);
     const look = { name: `class ${priority}`, legendgroup: priority, line: { color: colour(priority) } };
     return [line(those, (step) => step.delay_p95_seconds, (step) => seconds(step.delay_p95_seconds), look),
-      line(those, lost, (step) => `${(100 * success(step)).toFixed(2)} %`, { ...look, showlegend: false, yaxis: "y2" })];
+      line(those, lost, (step) => exactly(success(step)), { ...look, showlegend: false, yaxis: "y2" })];
   });
   const axis = { gridcolor: ink("--line"), color: ink("--ink"), zeroline: false };
   const within = records.filter(({ in_force_at: at }) => at && new Date(at) / 1000 > from && new Date(at) / 1000 < to).slice(0, MOST_MARKS);
