@@ -2,7 +2,7 @@
 "use strict";
 (() => {
 const narrow = window.matchMedia("(max-width: 900px)");
-const FEWEST_ROWS = 2, ROW = 42, EDGES = 2;
+const FEWEST_ROWS = 2, ROW = 42, EDGES = 18;  // with room for a scroll bar: two that each make the other needed would stay
 const fitted = new Set();
 
 function fitHeight(name, grid, most) {
