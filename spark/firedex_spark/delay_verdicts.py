@@ -53,7 +53,9 @@ def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
         return f"delay not judged ({row.method})"
     if row.chance_of_delay is None and row.predicted_delay_mean_seconds is not None:
         return "too little data"
-    return "unclear" if _is_off(row, bounds) else "within bounds"
+    if _is_off(row, bounds):
+        return "unclear"
+    return "wanders" if row.wanders else "within bounds"
 
 
 def _is_off(row: MeasuredRow, bounds: Bounds) -> bool:

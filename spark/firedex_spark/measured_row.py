@@ -32,7 +32,8 @@ class MeasuredRow:
 
     Half-widths are of 95 % intervals. ``success_rate``: None if records are of deliveries alone;
     ``timely_fraction`` is then of these.
-    ``drift``: by what part the mean rises over the whole time.
+    ``drift``: by what part the mean rises over the whole time; ``wanders``: it comes and goes too
+    slowly for that to be told from chance.
     ``chance_…``: how likely as much is by chance alone; ``means``: batch means, for plots.
     """
 
@@ -63,6 +64,7 @@ class MeasuredRow:
     chance_of_delay: float | None = None
     chance_of_success: float | None = None
     chance_of_drift: float | None = None
+    wanders: bool = False
     verdict: str = ""
     means: tuple[float, ...] = ()
 

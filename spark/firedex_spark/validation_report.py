@@ -23,12 +23,12 @@ __all__ = ["alarm_in_words", "write_validation"]
 TEXTS = ("site", "subscriber", "filter", "method", "verdict")
 WHOLE = ("configuration_version", "priority", "offered", "delivered")
 COLUMNS = [name for name in MEASURED_COLUMNS if name != "means"]
-SCHEMA = pa.schema(
-    [
-        (n, pa.string() if n in TEXTS else pa.int64() if n in WHOLE else pa.float64())
-        for n in COLUMNS
-    ]
-)
+TYPES = {
+    **dict.fromkeys(TEXTS, pa.string()),
+    **dict.fromkeys(WHOLE, pa.int64()),
+    "wanders": pa.bool_(),
+}
+SCHEMA = pa.schema([(name, TYPES.get(name, pa.float64())) for name in COLUMNS])
 MOST_PLOTS = 6
 HEADINGS = (
     "what",

@@ -1,5 +1,6 @@
 """Records of the simulator for a small site with four classes, and what is predicted of it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 
 CLASSES = 4
+PredictedBy = Mapping[tuple[str, int], Mapping[tuple[str, str], SubscriptionPrediction]]
 
 
 def four_classes(load: float = 0.7) -> Scenario:
@@ -100,6 +102,13 @@ def judged_without_spark(
     folder: Path, scenario: Scenario, bounds: Bounds | None = None
 ) -> list[MeasuredRow]:
     """What the job does, in one process."""
+    return judged_in_one_process(folder, {("site", 0): predictions_of(scenario)}, bounds)
+
+
+def judged_in_one_process(
+    folder: Path, said: PredictedBy, bounds: Bounds | None = None
+) -> list[MeasuredRow]:
+    """The same of any sites and configurations."""
     bounds = bounds or Bounds()
     checked = check_files(folder, files_under(folder, "records"), DELIVERY_SCHEMA, TIME)
     parts = []
@@ -107,9 +116,17 @@ def judged_without_spark(
         table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
         assert not bad
         parts.append(cells_of(table, window.site))
-    sums = pa.concat_tables(parts)
-    telling = {run for _, run in known_runs(sums).telling}
-    rows = measure("site", 0, series_of(sums), predictions_of(scenario), telling, bounds)
+    sums = only_sums(pa.concat_tables(parts))
+    runs = known_runs(sums)
+    of = sums.select(["site", "configuration_version"])
+    rows: list[MeasuredRow] = []
+    for site, version in sorted(
+        {(row["site"], row["configuration_version"]) for row in of.to_pylist()}
+    ):
+        same = pc.and_(pc.equal(of["site"], site), pc.equal(of["configuration_version"], version))
+        telling = {run for where, run in runs.telling if where == site}
+        series = series_of(sums.filter(same))
+        rows += measure(site, version, series, said.get((site, version), {}), telling, bounds)
     return judge(rows, bounds)
 
 

@@ -31,8 +31,9 @@ def series(
     priority: int = 2,
     slices: int = SLICES,
     delay: np.ndarray | int = DELAY,
+    seconds: float = 1.0,
 ) -> Series:
-    """Numbers of one subscription, a slice for each second."""
+    """Numbers of one subscription, a slice for each second or so many."""
     slice_ = np.arange(slices)
     arrived = np.broadcast_to(delivered, slices)
     each = np.broadcast_to(delay, slices)
@@ -43,7 +44,7 @@ def series(
         priority=priority,
         run=run,
         earliest=0.0,
-        latest=float(slices),
+        latest=slices * seconds,
         cells=Cells(
             slices=np.stack(
                 [slice_, np.full(slices, offered), arrived, arrived, arrived * each], axis=1
@@ -135,15 +136,17 @@ def test_a_drift_within_runs_is_found_however_many_there_are() -> None:
     rising = (DELAY * np.linspace(1.0, 1.3, 64)).astype(np.int64)
     random = np.random.default_rng(7)
 
-    def run(number: int, level: np.ndarray) -> Series:
+    def run(number: int, level: np.ndarray, seconds: float = 1.0) -> Series:
         noise = (level * random.normal(1.0, 0.05, 64)).astype(np.int64)
-        return series(run=f"run{number}", delay=noise, slices=64)
+        return series(run=f"run{number}", delay=noise, slices=64, seconds=seconds)
 
     drifting = judged(*(run(n, rising) for n in range(50)))[TOPIC]
     assert drifting.verdict == "drifts"
-    levels = judged(*(run(n, rising * (1 + n % 2)) for n in range(4)))[TOPIC]
+    levels = judged(*(run(n, rising * (1 + n % 2), 2.0) for n in range(4)))[TOPIC]
     assert levels.chance_of_drift is not None
     assert levels.chance_of_drift <= Bounds().level, "runs at different levels"
+    short = judged(*(run(n, rising) for n in range(4)))[TOPIC]
+    assert short.chance_of_drift is None, "load that comes and goes looks the same in minutes"
     steady = judged(*(run(n, np.full(64, DELAY)) for n in range(50)))[TOPIC]
     assert steady.verdict == "within bounds"
 
@@ -154,7 +157,7 @@ def test_a_class_is_not_wrong_by_its_mix_nor_silenced_by_a_stray() -> None:
         fast: replace(PREDICTED[fast], delay_mean_seconds=0.010),
         slow: replace(PREDICTED[slow], delay_mean_seconds=0.100),
     }
-    random = np.random.default_rng(10)
+    random = np.random.default_rng(14)
     noise = random.normal(1.0, 0.1, SLICES)
     much = replace(
         series(delivered=40, offered=40, delay=(1e7 * noise).astype(int)), subscriber="crew1"
@@ -171,3 +174,27 @@ def test_a_run_that_tells_of_losses_elsewhere_tells_here_that_there_are_none() -
     said = {n: replace(p, success_rate=0.5) for n, p in PREDICTED.items() if n[0] == CREW}
     rows = rows_of([series()], said, telling={"live"})
     assert {row.verdict for row in rows if row.filter == TOPIC} == {"success out of bounds"}
+
+
+def wandering(random: np.random.Generator, pace: float, wander: float = 0.3) -> np.ndarray:
+    """Delays in slices whose level comes and goes at that pace."""
+    keep, level = np.exp(-1 / pace), [random.normal()]
+    for _ in range(SLICES - 1):
+        level.append(keep * level[-1] + np.sqrt(1 - keep**2) * random.normal())
+    return (DELAY * np.exp(wander * np.array(level) - wander**2 / 2)).astype(np.int64)
+
+
+def test_what_wanders_slowly_is_neither_said_to_drift_nor_to_be_right() -> None:
+    random = np.random.default_rng(11)
+    rows = [judged(series(delay=wandering(random, 60.0), seconds=10.0))[TOPIC] for _ in range(50)]
+    assert np.mean([row.wanders for row in rows]) > 0.9
+    assert not [row.verdict for row in rows if row.wanders and row.chance_of_drift is not None]
+    assert sum(row.alarming for row in rows) <= 1
+    quick = [judged(series(delay=wandering(random, 0.5), seconds=10.0))[TOPIC] for _ in range(50)]
+    assert np.mean([row.verdict == "within bounds" for row in quick]) > 0.8
+
+
+def test_what_wanders_is_an_alarm_all_the_same_if_it_is_far_out() -> None:
+    random = np.random.default_rng(12)
+    row = judged(series(delay=10 * wandering(random, 60.0)))[TOPIC]
+    assert (row.wanders, row.verdict) == (True, "delay out of bounds")

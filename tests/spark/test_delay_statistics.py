@@ -61,6 +61,32 @@ def test_clean_series_are_rarely_said_to_drift(pace: float) -> None:
     assert alarms <= 36  # 20 are to be expected; 36 is four standard deviations more
 
 
+@pytest.mark.parametrize("pace", [30.0, 60.0])
+def test_what_wanders_is_seen_to_wander(pace: float) -> None:
+    """At levels as small as each of many rows has: a test that is wrong is so in the tails."""
+    made = [batches(totals) for totals in slow_series(np.random.default_rng(5), 600, pace)]
+    assert np.mean([of.wanders for of in made]) > 0.95
+    assert sum(drift(of)[1] <= 0.001 for of in made if not of.wanders) <= 4
+    white = [batches(totals) for totals in slow_series(np.random.default_rng(6), 300, 0.1)]
+    assert np.mean([of.wanders for of in white]) < 0.1
+
+
+def test_independent_runs_are_batches_whatever_happens_inside() -> None:
+    random = np.random.default_rng(7)
+    inside = alarms = 0
+    for _ in range(100):
+        totals = slow_series(random, 12, 2_000.0)
+        run, slice_ = np.divmod(np.arange(totals.size), SLICES)
+        made = batches_of(run, slice_, np.full(totals.size, IN_A_SLICE), totals.ravel())
+        mean = mean_of(made)
+        inside += abs(mean.value - 1.0) <= mean.half_width(0.95)
+        alarms += drift(made)[1] <= 0.05
+        assert made.many
+        assert not made.wanders
+    assert inside >= 87
+    assert alarms <= 13
+
+
 def test_a_drift_is_found_and_measured() -> None:
     random = np.random.default_rng(4)
     growth = 1 + 0.15 * np.arange(SLICES) / SLICES
