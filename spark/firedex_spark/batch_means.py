@@ -36,6 +36,9 @@ WARM_UP = 0.1
 MOST_WAVES, FEWEST_WAVES = 32, 8
 ALIKE = 1.3
 """The slowest quarter of the waves may hold so many times what the others do."""
+RANDOM_WALK = 4.0
+"""By so many times what the slowest eight waves say chance moves the slope of a level that never
+comes back; the slowest thinkable wandering."""
 SLOWEST = ((4, 20), (10, 60))
 """Of how many waves the slowest so many are looked at: few, in noise; more, where there is none."""
 SLOW = (0.45, 0.33)
@@ -157,8 +160,10 @@ def _waves(left: Floats, first: int) -> Floats:
     return np.asarray(dct(left, norm="ortho", axis=1)[:, first:] ** 2).T.ravel()
 
 
-def _noise(waves: Floats) -> tuple[float, int]:
+def _noise(waves: Floats, wandering: bool) -> tuple[float, int]:
     """The variance of a batch as slow waves have it, and of how many waves that is."""
+    if wandering:
+        return RANDOM_WALK**2 * float(waves[:FEWEST_WAVES].mean()), min(FEWEST_WAVES, len(waves))
     number = MOST_WAVES
     while number > FEWEST_WAVES:
         slow, others = waves[: number // 4], waves[number // 4 : number]
@@ -178,7 +183,7 @@ def _independent(weight: Floats) -> float:
 def mean_of(batches: Batches, *, wandering: bool = False) -> Mean:
     """The mean of all observations, as a ratio of sums.
 
-    ``wandering``: it is; all that was seen then counts as a single correlation time.
+    ``wandering``: it is, and may be a random walk for all that is known.
     """
     left = batches.total - batches.mean * batches.count
     of_runs = left.sum(axis=1)
@@ -189,10 +194,8 @@ def mean_of(batches: Batches, *, wandering: bool = False) -> Mean:
         return Mean(
             value=batches.mean, error=float(np.sqrt(between) / count), freedom=independent - 1
         )
-    noise, waves = _noise(_waves(left, first=1))
+    noise, waves = _noise(_waves(left, first=1), wandering)
     inside = noise * left.size
-    if wandering:
-        inside *= waves
     mean = Mean(value=batches.mean, error=float(np.sqrt(inside) / count), freedom=waves)
     if between <= APART * inside:
         return mean
@@ -224,11 +227,11 @@ def _line(batches: Batches) -> _Line:
     return _Line(slope=slope, when=when, left=left, spread=spread)
 
 
-def drift(batches: Batches, bound: float = 0.0) -> tuple[float, float]:
+def drift(batches: Batches, bound: float = 0.0, *, wandering: bool = False) -> tuple[float, float]:
     """By what part the mean rises over the time of a run, and how likely that is by chance.
 
-    If it truly rises or falls by ``bound`` at most. A straight line through batches; steps show in
-    it too.
+    If it truly rises or falls by ``bound`` at most; ``wandering`` as of a mean. A straight line
+    through batches.
     """
     line, mean = _line(batches), batches.mean
     information = float(line.spread.sum())
@@ -240,7 +243,7 @@ def drift(batches: Batches, bound: float = 0.0) -> tuple[float, float]:
         runs = len(of_runs)
         square, freedom = runs / (runs - 1) * float((of_runs**2).sum()), independent - 1
     else:
-        noise, freedom = _noise(_waves(line.left, first=2))
+        noise, freedom = _noise(_waves(line.left, first=2), wandering)
         square = noise * float((line.when**2).sum())
     rise, error = line.slope / mean, float(np.sqrt(square)) / information / abs(mean)
     if error == 0:

@@ -71,34 +71,54 @@ def measure(
     predicted: Predicted,
     telling: Collection[str],
     bounds: Bounds,
+    wrong_clocks: Collection[str] = (),
 ) -> Iterator[MeasuredRow]:
     """The rows of one configuration: its classes, its subscriptions, and those without a record.
 
-    ``telling``: runs that tell of losses. A class is of those that were planned into it; only if
-    there are none, of all.
+    ``telling``: runs that tell of losses. ``wrong_clocks``: subscribers whose delays say nothing.
+    A class is of the others that were planned into it; only if there are none, of all others.
     """
     ordered = sorted(series, key=lambda s: (s.priority, s.subscriber, s.filter, s.run, s.earliest))
     classes: dict[int, list[_Beside]] = {}
     single: dict[tuple[int, str, str], list[_Beside]] = {}
+    wrong: dict[int, set[str]] = {}
     for one in ordered:
+        if one.subscriber in wrong_clocks:
+            wrong.setdefault(one.priority, set()).add(one.subscriber)
         said = _said(predicted, one.subscriber, one.filter, one.priority)
         classes.setdefault(one.priority, []).append((one, said))
         single.setdefault((one.priority, one.subscriber, one.filter), []).append((one, said))
     for priority, members in classes.items():
-        classes[priority] = [each for each in members if each[1] is not None] or members
+        right = [each for each in members if each[0].subscriber not in wrong_clocks]
+        classes[priority] = [each for each in right if each[1] is not None] or right
     wandering = _wandering(classes)
     for priority, members in classes.items():
-        blank = _blank(site, version, priority, None, None)
-        yield _measured(blank, members, telling, bounds, wandering[priority])
+        row = _blank(site, version, priority, None, None)
+        row = replace(row, wrong_clocks=len(wrong.get(priority, ())))
+        yield _measured(row, members, telling, bounds, wandering[priority]) if members else row
     for (priority, subscriber, filter_), members in single.items():
-        blank = _blank(site, version, priority, subscriber, filter_)
-        yield _measured(blank, members, telling, bounds, wandering[priority])
-    yield from _without_records(site, version, ordered, predicted)
+        row = _blank(site, version, priority, subscriber, filter_)
+        if subscriber in wrong_clocks:
+            yield _not_measured(row, members)
+        else:
+            yield _measured(row, members, telling, bounds, wandering[priority])
+    yield from _without_records(site, version, ordered, predicted, wrong_clocks)
+
+
+def _not_measured(row: MeasuredRow, members: Sequence[_Beside]) -> MeasuredRow:
+    """How many there were, and what was predicted; nothing is said of what a wrong clock left."""
+    offered = sum(one.offered for one, _ in members)
+    delivered = sum(one.delivered for one, _ in members)
+    row = replace(row, offered=offered, delivered=delivered, wrong_clocks=1)
+    beside = [(said, one.offered, one.delivered) for one, said in members if said is not None]
+    return _with_prediction(row, beside)
 
 
 def _wandering(classes: Mapping[int, Sequence[_Beside]]) -> dict[int, bool]:
     """Which classes wander: by themselves, or because most do."""
-    batches = {priority: _delays([one for one, _ in of])[0] for priority, of in classes.items()}
+    batches = {
+        priority: _delays([one for one, _ in of])[0] for priority, of in classes.items() if of
+    }
     known = [of.slowness for of in batches.values() if of.enough]
     middle = np.median(known, axis=0) if len(known) >= FEWEST_TOGETHER else np.zeros(2)
     together = bool((middle > SLOW_TOGETHER).any())
@@ -128,7 +148,11 @@ def _blank(
 
 
 def _without_records(
-    site: str, version: int, series: Sequence[Series], predicted: Predicted
+    site: str,
+    version: int,
+    series: Sequence[Series],
+    predicted: Predicted,
+    wrong_clocks: Collection[str],
 ) -> Iterator[MeasuredRow]:
     """What was to arrive and is not on record; judged if the subscriber keeps records at all."""
     seconds = _seconds_on_record(series)
@@ -140,7 +164,9 @@ def _without_records(
         row = _with_prediction(row, [(said, 0, 0)])
         arriving = said.offered_events_per_second * said.success_rate
         expected = arriving * seconds.get(subscriber, 0.0)
-        if expected >= FEWEST_OF_A_BATCH:
+        if subscriber in wrong_clocks:
+            row = replace(row, wrong_clocks=1)
+        elif expected >= FEWEST_OF_A_BATCH:
             row = replace(row, chance_of_success=float(np.exp(-expected)))
         yield row
 
@@ -276,8 +302,8 @@ def _with_delay(
         return row
     wandering = not batches.many and (wandering or batches.wanders)
     mean = mean_of(batches, wandering=wandering)
-    rise, chance = drift(batches)
-    told = batches.many or (seconds >= SHORTEST_SECONDS and not wandering)
+    rise, chance = drift(batches, wandering=wandering)
+    told = batches.many or seconds >= SHORTEST_SECONDS
     row = replace(
         row,
         delay_mean_half_width_seconds=mean.half_width(CONFIDENCE),

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from firedex_spark.batch_means import holm
-from firedex_spark.measured_row import ALARMS, NOTHING_ARRIVED, Bounds, MeasuredRow
+from firedex_spark.measured_row import ALARMS, NOTHING_ARRIVED, WRONG_CLOCK, Bounds, MeasuredRow
 
 __all__ = ["judge"]
 
@@ -33,6 +33,8 @@ def judge(rows: Iterable[MeasuredRow], bounds: Bounds) -> list[MeasuredRow]:
 
 
 def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
+    if row.wrong_clocks and (row.subscriber is not None or not row.offered):
+        return WRONG_CLOCK
     chances = [getattr(row, name) for name in QUESTIONS]
     found = [
         name

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ALARMS", "NOTHING_ARRIVED", "Bounds", "MeasuredRow"]
+__all__ = ["ALARMS", "NOTHING_ARRIVED", "WRONG_CLOCK", "Bounds", "MeasuredRow"]
 
 NOTHING_ARRIVED = "nothing arrived"
+WRONG_CLOCK = "clock is wrong"
 ALARMS = ("delay out of bounds", "success out of bounds", "drifts")
 
 
@@ -34,6 +35,7 @@ class MeasuredRow:
     ``timely_fraction`` is then of these.
     ``drift``: by what part the mean rises over the whole time; ``wanders``: it comes and goes too
     slowly for that to be told from chance.
+    ``wrong_clocks``: how many subscribers' delays say nothing; a class is of the others.
     ``chance_…``: how likely as much is by chance alone; ``means``: batch means, for plots.
     """
 
@@ -65,6 +67,7 @@ class MeasuredRow:
     chance_of_success: float | None = None
     chance_of_drift: float | None = None
     wanders: bool = False
+    wrong_clocks: int = 0
     verdict: str = ""
     means: tuple[float, ...] = ()
 
@@ -72,9 +75,10 @@ class MeasuredRow:
     def judged(self) -> bool:
         """Whether anything was asked of it."""
         chances = (self.chance_of_delay, self.chance_of_success, self.chance_of_drift)
-        return self.method is not None and any(chance is not None for chance in chances)
+        asked = self.method is not None and any(chance is not None for chance in chances)
+        return asked or self.alarming
 
     @property
     def alarming(self) -> bool:
-        """Whether the model does not hold here."""
-        return self.verdict in (*ALARMS, NOTHING_ARRIVED)
+        """Whether the model does not hold here, or nobody can know."""
+        return self.verdict in (*ALARMS, NOTHING_ARRIVED, WRONG_CLOCK)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firedex_spark.html_report import Page, plot
-from firedex_spark.measured_row import Bounds, MeasuredRow
+from firedex_spark.measured_row import WRONG_CLOCK, Bounds, MeasuredRow
 from firedex_spark.output_folder import replaced
 from firedex_spark.report_files import (
     milliseconds,
@@ -21,7 +21,7 @@ from firedex_spark.validate_delays import MEASURED_COLUMNS, Validation
 __all__ = ["alarm_in_words", "write_validation"]
 
 TEXTS = ("site", "subscriber", "filter", "method", "verdict")
-WHOLE = ("configuration_version", "priority", "offered", "delivered")
+WHOLE = ("configuration_version", "priority", "offered", "delivered", "wrong_clocks")
 COLUMNS = [name for name in MEASURED_COLUMNS if name != "means"]
 TYPES = {
     **dict.fromkeys(TEXTS, pa.string()),
@@ -69,6 +69,8 @@ def alarm_in_words(row: MeasuredRow) -> str:
         said += f", predicted {row.predicted_success_rate:.3f}"
     elif row.verdict == "drifts":
         said += f", mean delay changes by {row.drift or 0.0:+.1%} over the time"
+    elif row.verdict == WRONG_CLOCK:
+        said += ", more than 1 % was received before it was published; no delay is judged"
     return said
 
 
@@ -104,6 +106,11 @@ def _say_what_is_missing(page: Page, validation: Validation) -> None:
             f"{len(validation.unrecorded)} predicted configurations have no record at all, such "
             f"as {validation.unrecorded[0][0]} version {validation.unrecorded[0][1]}."
         )
+    page.items(
+        f"{_name(row)} is without {row.wrong_clocks} subscribers whose clock is wrong."
+        for row in validation.rows
+        if row.subscriber is None and row.wrong_clocks
+    )
     if any(row.delivered and row.success_rate is None for row in validation.rows):
         page.text(
             "Where success is –, the records are of deliveries alone, as clients keep them: "

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,13 +14,14 @@ from firedex_models import predict
 from firedex_models.simulation import SimulationSettings, simulate
 from firedex_spark.delay_measures import Series, measure
 from firedex_spark.delay_verdicts import judge
-from firedex_spark.delivery_cells import SUMS, Cells, cells_of
+from firedex_spark.delivery_cells import EARLY, REFUSED, SUMS, Cells, cells_of
 from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import read_window, windows_of
 from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
+from firedex_spark.wrong_clocks import Arrived, wrong_clocks
 
 CLASSES = 4
 PredictedBy = Mapping[tuple[str, int], Mapping[tuple[str, str], SubscriptionPrediction]]
@@ -116,7 +118,9 @@ def judged_in_one_process(
         table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
         assert not bad
         parts.append(cells_of(table, window.site))
-    sums = only_sums(pa.concat_tables(parts))
+    every = pa.concat_tables(parts)
+    wrong = wrong_clocks(_arrived(row) for row in every.to_pylist() if row["kind"] != REFUSED)
+    sums = only_sums(every)
     runs = known_runs(sums)
     of = sums.select(["site", "configuration_version"])
     rows: list[MeasuredRow] = []
@@ -126,8 +130,22 @@ def judged_in_one_process(
         same = pc.and_(pc.equal(of["site"], site), pc.equal(of["configuration_version"], version))
         telling = {run for where, run in runs.telling if where == site}
         series = series_of(sums.filter(same))
-        rows += measure(site, version, series, said.get((site, version), {}), telling, bounds)
+        clocks = {who for *where, who in wrong if where == [site, version]}
+        predicted = said.get((site, version), {})
+        rows += measure(site, version, series, predicted, telling, bounds, clocks)
     return judge(rows, bounds)
+
+
+def _arrived(row: dict[str, Any]) -> Arrived:
+    arrived = row["count"] - row["lost"]
+    return Arrived(
+        site=row["site"],
+        configuration_version=row["configuration_version"],
+        run=row["run"],
+        subscriber=row["subscriber"],
+        counted=arrived if row["kind"] == SUMS else 0,
+        early=arrived if row["kind"] == EARLY else 0,
+    )
 
 
 def series_of(sums: pa.Table) -> list[Series]:

@@ -188,7 +188,6 @@ def test_what_wanders_slowly_is_neither_said_to_drift_nor_to_be_right() -> None:
     random = np.random.default_rng(11)
     rows = [judged(series(delay=wandering(random, 60.0), seconds=10.0))[TOPIC] for _ in range(50)]
     assert np.mean([row.wanders for row in rows]) > 0.9
-    assert not [row.verdict for row in rows if row.wanders and row.chance_of_drift is not None]
     assert sum(row.alarming for row in rows) <= 1
     quick = [judged(series(delay=wandering(random, 0.5), seconds=10.0))[TOPIC] for _ in range(50)]
     assert np.mean([row.verdict == "within bounds" for row in quick]) > 0.8
