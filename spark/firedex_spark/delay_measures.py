@@ -25,7 +25,7 @@ Integers = NDArray[np.int64]
 Predicted = Mapping[tuple[str, str], SubscriptionPrediction]
 """By subscriber and filter."""
 CONFIDENCE = 0.95
-SLOW_TOGETHER = (0.3, 0.3)
+SLOW_TOGETHER = (0.4, 0.3)
 """All that shares a network wanders if its classes do in the middle: each alone tells less."""
 FEWEST_TOGETHER = 3
 SHORTEST_SECONDS = 300.0
@@ -302,8 +302,8 @@ def _with_delay(
         return row
     wandering = not batches.many and (wandering or batches.wanders)
     mean = mean_of(batches, wandering=wandering)
-    rise, chance = drift(batches, wandering=wandering)
-    told = batches.many or seconds >= SHORTEST_SECONDS
+    rise, chance = drift(batches, bounds.drift, wandering=wandering)
+    told = row.method is not None and (batches.many or seconds >= SHORTEST_SECONDS)
     row = replace(
         row,
         delay_mean_half_width_seconds=mean.half_width(CONFIDENCE),

@@ -1,7 +1,8 @@
 """What follows from what was measured. Pure.
 
 A row is out of bounds when chance does not explain how far beyond them it is; it drifts when chance
-does not explain how its delay rises or falls. Chance is judged for all rows of a report together
+does not explain how much more than its bound its delay rises or falls. Of what was not predicted
+nothing is asked. Chance is judged for all rows of a report together
 (Holm), at the report's level: with a model that is right, a report without any alarm has at least
 the probability 1 − level.
 """
@@ -45,10 +46,10 @@ def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
         if found:
             return NOTHING_ARRIVED
         return "no records" if row.predicted_success_rate else "nothing was to arrive"
-    if found:
-        return found[0]
     if row.method is None:
         return "not predicted"
+    if found:
+        return found[0]
     if all(chance is None for chance in chances):
         return "too little data"
     if row.method != "queueing":

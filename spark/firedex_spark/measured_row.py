@@ -14,12 +14,14 @@ class Bounds:
     """What the model states of itself.
 
     A mean delay is within ``delay`` of the prediction, relatively, or within ``delay_seconds``;
-    a success rate within ``success``. ``level``: the probability of any false alarm in a report.
+    a success rate within ``success``; over the time of a run a mean delay rises or falls by the
+    part ``drift`` at most. ``level``: the probability of any false alarm in a report.
     """
 
     delay: float = 0.25
     delay_seconds: float = 0.002
     success: float = 0.05
+    drift: float = 0.03
     level: float = 0.05
 
     def delay_allowed(self, predicted_seconds: float) -> float:

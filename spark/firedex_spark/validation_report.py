@@ -80,8 +80,8 @@ def _page(validation: Validation) -> Page:
     page.text(
         f"{validation.records} records. {len(alarms)} of {len(rows)} rows are out of bounds or "
         f"drift. Bounds: mean delay {bounds.delay:.0%} or {bounds.delay_seconds * 1e3:g} ms, "
-        f"success {bounds.success:g}; the chance of any false alarm in this report is at most "
-        f"{bounds.level:.0%}."
+        f"success {bounds.success:g}, drift {bounds.drift:.0%} over a run; the chance of any false "
+        f"alarm in this report is at most {bounds.level:.0%}."
     )
     page.items([alarm_in_words(row) for row in alarms[:20]])
     _say_what_is_missing(page, validation)

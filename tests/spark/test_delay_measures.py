@@ -197,3 +197,30 @@ def test_what_wanders_is_an_alarm_all_the_same_if_it_is_far_out() -> None:
     random = np.random.default_rng(12)
     row = judged(series(delay=10 * wandering(random, 60.0)))[TOPIC]
     assert (row.wanders, row.verdict) == (True, "delay out of bounds")
+
+
+def drifting(growth: float) -> Series:
+    noise = np.random.default_rng(13).normal(1.0, 0.02, SLICES)
+    delay = DELAY * noise * np.linspace(1.0, 1.0 + growth, SLICES)
+    return series(delay=delay.astype(np.int64), seconds=10.0)
+
+
+def test_a_drift_within_its_bound_is_none_however_sure_it_is() -> None:
+    small, large = judged(drifting(0.02))[TOPIC], judged(drifting(0.15))[TOPIC]
+    assert (small.drift, small.verdict) == (pytest.approx(0.018, abs=0.005), "within bounds")
+    assert large.verdict == "drifts"
+    said = {name: row for name, row in PREDICTED.items() if name[0] == CREW}
+    strict, wide = (Bounds(drift=bound) for bound in (0.005, 0.3))
+    for growth, bounds, verdict in ((0.02, strict, "drifts"), (0.15, wide, "within bounds")):
+        rows = judge(measure("site", 0, [drifting(growth)], said, (), bounds), bounds)
+        assert {row.verdict for row in rows if row.filter == TOPIC} == {verdict}
+
+
+def test_what_was_not_predicted_is_not_said_to_drift_and_makes_nothing_else_less_sure() -> None:
+    strays = [replace(drifting(1.0), filter=f"stray{n}") for n in range(40)]
+    rows = judged(drifting(0.15), *strays)
+    of_strays = [row for name, row in rows.items() if str(name).startswith("stray")]
+    assert {row.verdict for row in of_strays} == {"not predicted"}
+    assert not [row for row in of_strays if row.alarming]
+    assert rows[TOPIC].chance_of_drift == judged(drifting(0.15))[TOPIC].chance_of_drift
+    assert rows[TOPIC].verdict == "drifts"

@@ -205,7 +205,7 @@ def test_who_has_a_wrong_clock_is_found_by_the_job_and_by_a_stream(
 
 
 def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path: Path) -> None:
-    truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.05, wandering_seconds=2.0)
+    truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.02, wandering_seconds=2.0)
     written = write_generated_records(truth, tmp_path, 200_000)
     predictions = read_predictions(tmp_path / "predictions.parquet")
     found = validate_delays(spark, tmp_path / "records", predictions)
