@@ -1,6 +1,5 @@
 """Clocks that disagree: what they leave of the delays is not taken for all of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,12 @@ from simulated_deliveries import (
 )
 
 from firedex_spark.measured_row import MeasuredRow
+from firedex_spark.record_columns import TIME
+from firedex_spark.run_spans import RunPart, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.wrong_clocks import Arrived, wrong_clocks
 
 SCENARIO = four_classes()
-Times = Callable[[pa.Table], np.ndarray]
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +95,43 @@ def test_a_few_rows_are_no_wrong_clock() -> None:
     assert not found(990, 10)
     assert found(980, 11)
     assert found(0, 3)
+
+
+NOW = 1.8e9
+
+
+def stamped(table: pa.Table, wrong: np.ndarray, factor: float, shift: float) -> pa.Table:
+    """Of today, but for some rows whose host says otherwise."""
+    for name in (TIME, "received_at_seconds"):
+        right = table[name].to_numpy() + NOW
+        table = with_column(table, name, np.where(wrong, right * factor + shift, right))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift"),
+    [(1.0, -NOW), (1e3, 0.0), (1e9, 0.0), (1.0, 4e7)],
+    ids=["1970", "milliseconds", "nanoseconds", "next year"],
+)
+def test_one_hosts_wrong_time_blinds_nobody_else(
+    simulated: pa.Table, tmp_path: Path, factor: float, shift: float
+) -> None:
+    wrong = np.random.default_rng(2).random(len(simulated)) < 0.1
+    right = stamped(simulated, wrong, 1.0, 0.0).filter(pa.array(~wrong))
+    rows = judged(stamped(simulated, wrong, factor, shift), tmp_path / "wrong")
+    assert rows == judged(right, tmp_path / "clean")
+    assert {row.verdict for row in rows} == {"within bounds"}
+
+
+def test_a_run_that_was_left_and_taken_up_again_is_one() -> None:
+    def part(day: float, count: int) -> RunPart:
+        at = NOW + 86_400.0 * day
+        return RunPart(run=("s", 1, "r"), earliest=at, latest=at + 100.0, count=count, lost=0)
+
+    week_later, months_later = [part(0, 1_000), part(7, 20)], [part(0, 1_000), part(70, 500)]
+    for parts in (week_later, months_later, [part(n * 40.0, 100) for n in range(10)]):
+        runs = runs_of(parts)
+        assert runs.far == 0
+        assert runs.spans["s", 1, "r"] == (parts[0].earliest, parts[-1].latest)
+    assert runs_of([part(0, 1_000), part(70, 100)]).far == 100
+    assert runs_of([part(0, 100), part(70, 1_000)]).far == 100
