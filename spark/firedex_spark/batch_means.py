@@ -11,7 +11,7 @@ If the slowest waves hold much more than the next, the series wanders: the run h
 thirty correlation times, and no test tells that from a drift.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -39,8 +39,8 @@ ALIKE = 1.3
 RANDOM_WALK = 4.0
 """By so many times what the slowest eight waves say chance moves the slope of a level that never
 comes back; the slowest thinkable wandering."""
-SLOWEST = ((4, 20), (10, 60))
-"""Of how many waves the slowest so many are looked at: few, in noise; more, where there is none."""
+SLOWEST = ((4, 5), (10, 6))
+"""So many of the slowest waves, of so many times as many: few, in noise; more, if there is none."""
 SLOW = (0.45, 0.33)
 """If these hold so much of the scatter the series wanders; if all are alike, 0.2 and 0.17."""
 ROUNDING = 1e-20
@@ -86,7 +86,7 @@ class Batches:
     @property
     def many(self) -> bool:
         """Whether there are so many runs that each counts as one observation."""
-        return _independent(self.count.sum(axis=1)) > 0
+        return _amount(self.count.sum(axis=1)) >= FEWEST_RUNS
 
     @property
     def wanders(self) -> bool:
@@ -102,7 +102,9 @@ class Batches:
         waves = _waves(_line(self).left, first=2)
         if self.many or waves.sum() <= ROUNDING * float((self.total**2).sum()):
             return tuple(0.0 for _ in SLOWEST)
-        return tuple(float(waves[:slow].sum() / waves[:of].sum()) for slow, of in SLOWEST)
+        runs = _amount(self.count.sum(axis=1))
+        numbers = [(_of_a_run(slow, runs), times) for slow, times in SLOWEST]
+        return tuple(float(waves[:n].sum() / waves[: n * times].sum()) for n, times in numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,8 @@ def batches_of(run: Integers, slice_: Integers, count: Integers, total: Floats) 
     """
     parts = [_kept(slice_[run == r], count[run == r], total[run == r]) for r in np.unique(run)]
     parts = [part for part in parts if len(part[0])]
-    each = max(MOST_BATCHES // max(len(parts), 1), FEWEST_OF_A_RUN)
+    runs = _amount(np.array([count.sum() for _, count, _ in parts]))
+    each = max(_of_a_run(MOST_BATCHES, runs), FEWEST_OF_A_RUN)
     counts, totals = np.zeros((2, len(parts), each))
     for number, (when, of, sums) in enumerate(parts):
         batch = np.minimum((when * each).astype(np.int64), each - 1)
@@ -156,28 +159,32 @@ def _kept(slice_: Integers, count: Integers, total: Floats) -> tuple[Floats, Flo
 
 
 def _waves(left: Floats, first: int) -> Floats:
-    """What each wave of each run holds, slow ones first; waves before ``first`` are left out."""
-    return np.asarray(dct(left, norm="ortho", axis=1)[:, first:] ** 2).T.ravel()
+    """What waves hold, of all runs together, slow ones first; those before ``first`` left out."""
+    return np.asarray((dct(left, norm="ortho", axis=1)[:, first:] ** 2).mean(axis=0))
 
 
-def _noise(waves: Floats, wandering: bool) -> tuple[float, int]:
-    """The variance of a batch as slow waves have it, and of how many waves that is."""
-    if wandering:
-        return RANDOM_WALK**2 * float(waves[:FEWEST_WAVES].mean()), min(FEWEST_WAVES, len(waves))
-    number = MOST_WAVES
-    while number > FEWEST_WAVES:
-        slow, others = waves[: number // 4], waves[number // 4 : number]
-        if slow.mean() <= ALIKE * others.mean():
+def _noise(waves: Floats, runs: float, wandering: bool) -> tuple[float, float]:
+    """The variance of a batch as slow waves have it, and with how many degrees of freedom."""
+    number, fewest = _of_a_run(MOST_WAVES, runs), _of_a_run(FEWEST_WAVES, runs)
+    while number > fewest:
+        slow = max(number // 4, 1)
+        if not wandering and waves[:slow].mean() <= ALIKE * waves[slow:number].mean():
             break
         number //= 2
-    return float(waves[:number].mean()), min(number, len(waves))
+    number = min(max(number, fewest), len(waves))
+    widened = RANDOM_WALK**2 if wandering else 1.0
+    return widened * float(waves[:number].mean()), number * runs
 
 
-def _independent(weight: Floats) -> float:
-    """How many runs of equal weight these amount to, if that is enough; else none."""
+def _amount(weight: Floats) -> float:
+    """How many runs of equal weight these amount to."""
     square = float((weight**2).sum())
-    amount = float(weight.sum()) ** 2 / square if square > 0 else 0.0
-    return amount if amount >= FEWEST_RUNS else 0.0
+    return float(weight.sum()) ** 2 / square if square > 0 else 1.0
+
+
+def _of_a_run(number: int, runs: float) -> int:
+    """What is left for each of so many runs."""
+    return max(number // max(round(runs), 1), 1)
 
 
 def mean_of(batches: Batches, *, wandering: bool = False) -> Mean:
@@ -189,17 +196,17 @@ def mean_of(batches: Batches, *, wandering: bool = False) -> Mean:
     of_runs = left.sum(axis=1)
     runs, count = len(of_runs), batches.count.sum()
     between = runs / max(runs - 1, 1) * float((of_runs**2).sum()) if runs > 1 else 0.0
-    independent = _independent(batches.count.sum(axis=1))
-    if independent:
-        return Mean(
-            value=batches.mean, error=float(np.sqrt(between) / count), freedom=independent - 1
-        )
-    noise, waves = _noise(_waves(left, first=1), wandering)
+    amount = _amount(batches.count.sum(axis=1))
+    apart = Mean(
+        value=batches.mean, error=float(np.sqrt(between) / count), freedom=max(amount - 1, 1)
+    )
+    if amount >= FEWEST_RUNS:
+        return apart
+    noise, freedom = _noise(_waves(left, first=1), amount, wandering)
     inside = noise * left.size
-    mean = Mean(value=batches.mean, error=float(np.sqrt(inside) / count), freedom=waves)
-    if between <= APART * inside:
-        return mean
-    return replace(mean, error=float(np.sqrt(between) / count), freedom=runs - 1)
+    if between > APART * inside:
+        return apart
+    return Mean(value=batches.mean, error=float(np.sqrt(inside) / count), freedom=freedom)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,13 +244,13 @@ def drift(batches: Batches, bound: float = 0.0, *, wandering: bool = False) -> t
     information = float(line.spread.sum())
     if information == 0 or mean == 0:
         return 0.0, 1.0
-    independent = _independent(line.spread)
-    if independent:
+    amount = _amount(line.spread)
+    if amount >= FEWEST_RUNS:
         of_runs = (line.left * line.when).sum(axis=1)
         runs = len(of_runs)
-        square, freedom = runs / (runs - 1) * float((of_runs**2).sum()), independent - 1
+        square, freedom = runs / (runs - 1) * float((of_runs**2).sum()), amount - 1
     else:
-        noise, freedom = _noise(_waves(line.left, first=2), wandering)
+        noise, freedom = _noise(_waves(line.left, first=2), amount, wandering)
         square = noise * float((line.when**2).sum())
     rise, error = line.slope / mean, float(np.sqrt(square)) / information / abs(mean)
     if error == 0:

@@ -151,6 +151,19 @@ def test_a_drift_within_runs_is_found_however_many_there_are() -> None:
     assert steady.verdict == "within bounds"
 
 
+@pytest.mark.parametrize(("runs", "slices"), [(10, 25), (50, 8), (300, 2)])
+def test_short_runs_are_judged_if_there_are_many(runs: int, slices: int) -> None:
+    random = np.random.default_rng(15)
+
+    def judged_at(level: float) -> MeasuredRow:
+        noise = [random.exponential(level * DELAY, slices).astype(np.int64) for _ in range(runs)]
+        of = [series(run=f"run{n}", delay=noise[n], slices=slices) for n in range(runs)]
+        return judged(*of)[TOPIC]
+
+    assert judged_at(1.0).verdict == "within bounds"
+    assert judged_at(2.5).verdict == "delay out of bounds"
+
+
 def test_a_class_is_not_wrong_by_its_mix_nor_silenced_by_a_stray() -> None:
     slow, fast = (CREW, "sensor2/floor1"), ("crew1", "sensor2/floor1")
     said = {

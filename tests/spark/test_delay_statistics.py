@@ -87,6 +87,22 @@ def test_independent_runs_are_batches_whatever_happens_inside() -> None:
     assert alarms <= 13
 
 
+@pytest.mark.parametrize("runs", [(500,) * 2, (170,) * 3, (90,) * 6, (400, *(3,) * 60)])
+def test_runs_of_any_number_and_length_are_rarely_said_to_drift(runs: tuple[int, ...]) -> None:
+    random = np.random.default_rng(8)
+    run = np.repeat(np.arange(len(runs)), runs)
+    slice_ = np.concatenate([np.arange(length) for length in runs])
+    inside = alarms = 0
+    for _ in range(200):
+        totals = random.exponential(1.0, (len(run), 5)).sum(axis=1)
+        made = batches_of(run, slice_, np.full(len(run), 5), totals)
+        mean = mean_of(made)
+        inside += abs(mean.value - 1.0) <= mean.half_width(0.95)
+        alarms += drift(made)[1] <= 0.05
+    assert inside >= 178  # 190 are to be expected; four standard deviations less
+    assert alarms <= 22
+
+
 def test_a_drift_is_found_and_measured() -> None:
     random = np.random.default_rng(4)
     growth = 1 + 0.15 * np.arange(SLICES) / SLICES
