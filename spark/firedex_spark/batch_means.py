@@ -17,9 +17,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
-from scipy.special import stdtr, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
-__all__ = ["FEWEST_OF_A_BATCH", "Batches", "Mean", "batches_of", "drift", "holm", "mean_of"]
+__all__ = [
+    "FEWEST_OF_A_BATCH",
+    "Batches",
+    "Mean",
+    "batches_of",
+    "drift",
+    "holm",
+    "mean_of",
+    "wilson_half_width",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -258,6 +267,14 @@ def drift(batches: Batches, bound: float = 0.0, *, wandering: bool = False) -> t
     near, far = abs(rise) - bound, abs(rise) + bound
     chance = stdtr(freedom, -near / error) + stdtr(freedom, -far / error)
     return rise, min(float(chance), 1.0)
+
+
+def wilson_half_width(part: float, number: float, confidence: float) -> float:
+    """Half of Wilson's interval of a part of so many independent ones; none is of width 0."""
+    z = float(ndtri((1 + confidence) / 2))
+    part = min(max(part, 0.0), 1.0)
+    root = float(np.sqrt(part * (1 - part) / number + (z / (2 * number)) ** 2))
+    return z / (1 + z**2 / number) * root
 
 
 def holm(likelihoods: Floats) -> Floats:

@@ -14,6 +14,7 @@ from firedex_spark.batch_means import (
     batches_of,
     drift,
     mean_of,
+    wilson_half_width,
 )
 from firedex_spark.delay_sketch import NANOSECONDS, fraction_within, percentile
 from firedex_spark.delivery_cells import Cells, added_up
@@ -279,7 +280,8 @@ def _with_success(row: MeasuredRow, run: Integers, slices: Integers, bounds: Bou
     if not batches.enough:
         return row
     mean = mean_of(batches)
-    row = replace(row, success_rate_half_width=mean.half_width(CONFIDENCE))
+    half = wilson_half_width(mean.value, float(batches.count.sum()), CONFIDENCE)
+    row = replace(row, success_rate_half_width=max(mean.half_width(CONFIDENCE), half))
     predicted = row.predicted_success_rate
     if predicted is None:
         return row
@@ -348,8 +350,11 @@ def _with_percentiles(
     if deadline is None:
         return row
     fractions = [fraction_within(part[:, 1], part[:, 2], deadline) for part in parts]
-    half = np.hypot(arrived * _half_width(fractions), row.success_rate_half_width or 0.0)
-    return replace(row, timely_fraction_half_width=float(half))
+    # all of them in time is not certainty either
+    least = wilson_half_width(float(np.mean(fractions)), float(whole[:, 1].sum()), CONFIDENCE)
+    half = arrived * max(_half_width(fractions), least)
+    half = float(np.hypot(half, row.success_rate_half_width or 0.0))
+    return replace(row, timely_fraction_half_width=half)
 
 
 def _warm(run: Integers, buckets: Integers) -> NDArray[np.bool_]:

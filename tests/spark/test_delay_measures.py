@@ -103,6 +103,19 @@ def test_that_batches_agree_by_chance_is_no_certainty() -> None:
     assert row.chance_of_success > 0.05
 
 
+def test_all_or_nothing_is_no_certainty() -> None:
+    said = {n: row for n, row in PREDICTED.items() if n[0] == CREW}
+    rows = {row.filter: row for row in rows_of([series()], said, telling={"live"})}
+    row = rows[TOPIC]
+    assert (row.success_rate, row.timely_fraction) == (1.0, 1.0)
+    assert row.success_rate_half_width == pytest.approx(1.92 / 2_290, rel=0.02)
+    assert row.timely_fraction_half_width is not None
+    assert row.timely_fraction_half_width > row.success_rate_half_width
+    late = rows_of([series(delay=10**9)], said, telling={"live"})
+    assert {row.timely_fraction for row in late if row.filter == TOPIC} == {0.0}
+    assert all(row.timely_fraction_half_width for row in late if row.filter == TOPIC)
+
+
 def test_what_is_off_by_no_more_than_chance_is_unclear() -> None:
     random = np.random.default_rng(9)
     wild = (1.8 * DELAY * random.lognormal(-1.0, 1.4, SLICES)).astype(np.int64)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
-from firedex_spark.batch_means import batches_of, drift, holm, mean_of
+from firedex_spark.batch_means import batches_of, drift, holm, mean_of, wilson_half_width
 from firedex_spark.delay_sketch import WIDTH, bucket_of, fraction_within, percentile
 
 SLICES, IN_A_SLICE = 512, 20
@@ -122,3 +123,11 @@ def test_the_beginning_of_a_run_is_not_looked_at() -> None:
     totals = np.full(SLICES, 20.0)
     totals[: SLICES // 10] = 2_000.0
     assert batches(totals).mean == pytest.approx(1.0)
+
+
+def test_wilsons_interval_is_that_of_an_independent_implementation() -> None:
+    for successes, number in ((0, 20), (20, 20), (3, 50), (990, 1_000)):
+        low, high = binomtest(successes, number).proportion_ci(0.95, method="wilson")
+        half = wilson_half_width(successes / number, number, 0.95)
+        assert half == pytest.approx((high - low) / 2)
+        assert half > 0
