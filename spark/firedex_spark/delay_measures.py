@@ -1,6 +1,6 @@
 """What was measured of a configuration's classes and subscriptions, not judged yet. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from firedex_spark.batch_means import (
     batches_of,
     drift,
     mean_of,
+    wilson_half_width,
 )
 from firedex_spark.delay_sketch import NANOSECONDS, fraction_within, percentile
 from firedex_spark.delivery_cells import Cells, added_up
@@ -25,6 +26,11 @@ Integers = NDArray[np.int64]
 Predicted = Mapping[tuple[str, str], SubscriptionPrediction]
 """By subscriber and filter."""
 CONFIDENCE = 0.95
+SLOW_TOGETHER = (0.4, 0.3)
+"""All that shares a network wanders if its classes do in the middle: each alone tells less."""
+FEWEST_TOGETHER = 3
+SHORTEST_SECONDS = 300.0
+"""In less time a drift cannot be told from load that comes and goes, whatever it looks like."""
 WARM_UP_BATCHES = 1
 FEWEST_BATCHES = 4
 
@@ -66,27 +72,58 @@ def measure(
     predicted: Predicted,
     telling: Collection[str],
     bounds: Bounds,
+    wrong_clocks: Collection[str] = (),
 ) -> Iterator[MeasuredRow]:
     """The rows of one configuration: its classes, its subscriptions, and those without a record.
 
-    ``telling``: runs that tell of losses. A class is of those that were planned into it; only if
-    there are none, of all.
+    ``telling``: runs that tell of losses. ``wrong_clocks``: subscribers whose delays say nothing.
+    A class is of the others that were planned into it; only if there are none, of all others.
     """
     ordered = sorted(series, key=lambda s: (s.priority, s.subscriber, s.filter, s.run, s.earliest))
     classes: dict[int, list[_Beside]] = {}
     single: dict[tuple[int, str, str], list[_Beside]] = {}
+    wrong: dict[int, set[str]] = {}
     for one in ordered:
+        if one.subscriber in wrong_clocks:
+            wrong.setdefault(one.priority, set()).add(one.subscriber)
         said = _said(predicted, one.subscriber, one.filter, one.priority)
         classes.setdefault(one.priority, []).append((one, said))
         single.setdefault((one.priority, one.subscriber, one.filter), []).append((one, said))
     for priority, members in classes.items():
-        planned = [(one, said) for one, said in members if said is not None]
-        blank = _blank(site, version, priority, None, None)
-        yield _measured(blank, planned or members, telling, bounds)
+        right = [each for each in members if each[0].subscriber not in wrong_clocks]
+        classes[priority] = [each for each in right if each[1] is not None] or right
+    wandering = _wandering(classes)
+    for priority, members in classes.items():
+        row = _blank(site, version, priority, None, None)
+        row = replace(row, wrong_clocks=len(wrong.get(priority, ())))
+        yield _measured(row, members, telling, bounds, wandering[priority]) if members else row
     for (priority, subscriber, filter_), members in single.items():
-        blank = _blank(site, version, priority, subscriber, filter_)
-        yield _measured(blank, members, telling, bounds)
-    yield from _without_records(site, version, ordered, predicted)
+        row = _blank(site, version, priority, subscriber, filter_)
+        if subscriber in wrong_clocks:
+            yield _not_measured(row, members)
+        else:
+            yield _measured(row, members, telling, bounds, wandering[priority])
+    yield from _without_records(site, version, ordered, predicted, wrong_clocks)
+
+
+def _not_measured(row: MeasuredRow, members: Sequence[_Beside]) -> MeasuredRow:
+    """How many there were, and what was predicted; nothing is said of what a wrong clock left."""
+    offered = sum(one.offered for one, _ in members)
+    delivered = sum(one.delivered for one, _ in members)
+    row = replace(row, offered=offered, delivered=delivered, wrong_clocks=1)
+    beside = [(said, one.offered, one.delivered) for one, said in members if said is not None]
+    return _with_prediction(row, beside)
+
+
+def _wandering(classes: Mapping[int, Sequence[_Beside]]) -> dict[int, bool]:
+    """Which classes wander: by themselves, or because most do."""
+    batches = {
+        priority: _delays([one for one, _ in of])[0] for priority, of in classes.items() if of
+    }
+    known = [of.slowness for of in batches.values() if of.enough]
+    middle = np.median(known, axis=0) if len(known) >= FEWEST_TOGETHER else np.zeros(2)
+    together = bool((middle > SLOW_TOGETHER).any())
+    return {priority: together or (of.enough and of.wanders) for priority, of in batches.items()}
 
 
 def _said(
@@ -112,7 +149,11 @@ def _blank(
 
 
 def _without_records(
-    site: str, version: int, series: Sequence[Series], predicted: Predicted
+    site: str,
+    version: int,
+    series: Sequence[Series],
+    predicted: Predicted,
+    wrong_clocks: Collection[str],
 ) -> Iterator[MeasuredRow]:
     """What was to arrive and is not on record; judged if the subscriber keeps records at all."""
     seconds = _seconds_on_record(series)
@@ -124,25 +165,50 @@ def _without_records(
         row = _with_prediction(row, [(said, 0, 0)])
         arriving = said.offered_events_per_second * said.success_rate
         expected = arriving * seconds.get(subscriber, 0.0)
-        if expected >= FEWEST_OF_A_BATCH:
+        if subscriber in wrong_clocks:
+            row = replace(row, wrong_clocks=1)
+        elif expected >= FEWEST_OF_A_BATCH:
             row = replace(row, chance_of_success=float(np.exp(-expected)))
         yield row
 
 
 def _seconds_on_record(series: Sequence[Series]) -> dict[str, float]:
     """How long each subscriber's records cover, over all runs."""
-    spans: dict[tuple[str, str], tuple[float, float]] = {}
-    for one in series:
-        earliest, latest = spans.get((one.subscriber, one.run), (np.inf, -np.inf))
-        spans[one.subscriber, one.run] = min(earliest, one.earliest), max(latest, one.latest)
     seconds: dict[str, float] = {}
+    spans = _spans(((s.subscriber, s.run), s.earliest, s.latest) for s in series)
     for (subscriber, _), (earliest, latest) in spans.items():
         seconds[subscriber] = seconds.get(subscriber, 0.0) + latest - earliest
     return seconds
 
 
+def _spans(
+    times: Iterable[tuple[tuple[str, ...], float, float]],
+) -> dict[tuple[str, ...], tuple[float, float]]:
+    """From the earliest to the latest of each."""
+    spans: dict[tuple[str, ...], tuple[float, float]] = {}
+    for what, earliest, latest in times:
+        first, last = spans.get(what, (np.inf, -np.inf))
+        spans[what] = min(first, earliest), max(last, latest)
+    return spans
+
+
+def _delays(series: Sequence[Series]) -> tuple[Batches, float]:
+    """Batches of delays, and how many seconds the runs lasted together."""
+    names = sorted({s.run for s in series})
+    run, slices = _joined(names, [(s.run, s.cells.slices) for s in series], keys=1)
+    timed = slices[:, 3] > 0
+    run, slices = run[timed], slices[timed]
+    batches = batches_of(run, slices[:, 0], slices[:, 3], slices[:, 4] / NANOSECONDS)
+    spans = _spans(((s.run,), s.earliest, s.latest) for s in series)
+    return batches, sum(latest - earliest for earliest, latest in spans.values())
+
+
 def _measured(
-    blank: MeasuredRow, members: Sequence[_Beside], telling: Collection[str], bounds: Bounds
+    blank: MeasuredRow,
+    members: Sequence[_Beside],
+    telling: Collection[str],
+    bounds: Bounds,
+    wandering: bool,
 ) -> MeasuredRow:
     series = [one for one, _ in members]
     names = sorted({s.run for s in series})
@@ -152,13 +218,10 @@ def _measured(
     predicted = [(said, one.offered, one.delivered) for one, said in members if said is not None]
     row = _with_prediction(row, predicted)
     row = _with_success(row, run[told], slices[told], bounds)
-    timed = slices[:, 3] > 0
-    delays = batches_of(
-        run[timed], slices[timed, 0], slices[timed, 3], slices[timed, 4] / NANOSECONDS
-    )
+    delays, seconds = _delays(series)
     if not delays.count.sum():
         return row
-    row = _with_delay(row, delays, bounds)
+    row = _with_delay(row, delays, seconds, bounds, wandering)
     deadlines = {said.deadline_seconds for said, _, _ in predicted}
     deadline = deadlines.pop() if len(deadlines) == 1 else None
     buckets = _joined(names, [(s.run, s.cells.buckets) for s in series], keys=2)
@@ -217,7 +280,8 @@ def _with_success(row: MeasuredRow, run: Integers, slices: Integers, bounds: Bou
     if not batches.enough:
         return row
     mean = mean_of(batches)
-    row = replace(row, success_rate_half_width=mean.half_width(CONFIDENCE))
+    half = wilson_half_width(mean.value, float(batches.count.sum()), CONFIDENCE)
+    row = replace(row, success_rate_half_width=max(mean.half_width(CONFIDENCE), half))
     predicted = row.predicted_success_rate
     if predicted is None:
         return row
@@ -229,21 +293,26 @@ def _with_success(row: MeasuredRow, run: Integers, slices: Integers, bounds: Bou
     return replace(row, chance_of_success=mean.beyond(beyond))
 
 
-def _with_delay(row: MeasuredRow, batches: Batches, bounds: Bounds) -> MeasuredRow:
+def _with_delay(
+    row: MeasuredRow, batches: Batches, seconds: float, bounds: Bounds, wandering: bool
+) -> MeasuredRow:
     row = replace(row, delay_mean_seconds=batches.mean)
     predicted = row.predicted_delay_mean_seconds
     if predicted is not None and predicted > 0:
         row = replace(row, relative_error=batches.mean / predicted - 1)
     if not batches.enough:
         return row
-    mean = mean_of(batches)
-    rise, chance = drift(batches)
+    wandering = not batches.many and (wandering or batches.wanders)
+    mean = mean_of(batches, wandering=wandering)
+    rise, chance = drift(batches, bounds.drift, wandering=wandering)
+    told = row.method is not None and (batches.many or seconds >= SHORTEST_SECONDS)
     row = replace(
         row,
         delay_mean_half_width_seconds=mean.half_width(CONFIDENCE),
         drift=rise,
-        chance_of_drift=chance,
-        means=tuple((batches.total / batches.count).tolist()),
+        chance_of_drift=chance if told else None,
+        wanders=wandering,
+        means=batches.means,
     )
     return replace(row, chance_of_delay=_chance_of_delay(row, mean, bounds))
 
@@ -281,8 +350,11 @@ def _with_percentiles(
     if deadline is None:
         return row
     fractions = [fraction_within(part[:, 1], part[:, 2], deadline) for part in parts]
-    half = np.hypot(arrived * _half_width(fractions), row.success_rate_half_width or 0.0)
-    return replace(row, timely_fraction_half_width=float(half))
+    # all of them in time is not certainty either
+    least = wilson_half_width(float(np.mean(fractions)), float(whole[:, 1].sum()), CONFIDENCE)
+    half = arrived * max(_half_width(fractions), least)
+    half = float(np.hypot(half, row.success_rate_half_width or 0.0))
+    return replace(row, timely_fraction_half_width=half)
 
 
 def _warm(run: Integers, buckets: Integers) -> NDArray[np.bool_]:

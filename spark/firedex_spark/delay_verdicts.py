@@ -1,7 +1,8 @@
 """What follows from what was measured. Pure.
 
 A row is out of bounds when chance does not explain how far beyond them it is; it drifts when chance
-does not explain how its delay rises or falls. Chance is judged for all rows of a report together
+does not explain how much more than its bound its delay rises or falls. Of what was not predicted
+nothing is asked. Chance is judged for all rows of a report together
 (Holm), at the report's level: with a model that is right, a report without any alarm has at least
 the probability 1 − level.
 """
@@ -12,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from firedex_spark.batch_means import holm
-from firedex_spark.measured_row import ALARMS, NOTHING_ARRIVED, Bounds, MeasuredRow
+from firedex_spark.measured_row import ALARMS, NOTHING_ARRIVED, WRONG_CLOCK, Bounds, MeasuredRow
 
 __all__ = ["judge"]
 
@@ -33,6 +34,8 @@ def judge(rows: Iterable[MeasuredRow], bounds: Bounds) -> list[MeasuredRow]:
 
 
 def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
+    if row.wrong_clocks and (row.subscriber is not None or not row.offered):
+        return WRONG_CLOCK
     chances = [getattr(row, name) for name in QUESTIONS]
     found = [
         name
@@ -43,17 +46,19 @@ def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
         if found:
             return NOTHING_ARRIVED
         return "no records" if row.predicted_success_rate else "nothing was to arrive"
-    if found:
-        return found[0]
     if row.method is None:
         return "not predicted"
+    if found:
+        return found[0]
     if all(chance is None for chance in chances):
         return "too little data"
     if row.method != "queueing":
         return f"delay not judged ({row.method})"
     if row.chance_of_delay is None and row.predicted_delay_mean_seconds is not None:
         return "too little data"
-    return "unclear" if _is_off(row, bounds) else "within bounds"
+    if _is_off(row, bounds):
+        return "unclear"
+    return "wanders" if row.wanders else "within bounds"
 
 
 def _is_off(row: MeasuredRow, bounds: Bounds) -> bool:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from firedex_spark.delay_sketch import NANOSECONDS, bucket_of
 from firedex_spark.record_columns import CLASSES, TIME, codes_of, column_of, delivered_rows
-from firedex_spark.record_rows import refused_rows
+from firedex_spark.record_rows import early_rows, refused_rows
 
 __all__ = [
     "CELL_SCHEMA",
+    "EARLY",
     "ERA_SECONDS",
     "MOST_SLICES",
     "REFUSED",
@@ -56,8 +57,9 @@ CELL_SCHEMA = pa.schema(
 )
 """One row for each subscription and era of a window, its numbers packed (``Cells``), how many it
 has and how many of them did not arrive; and what was wrong: ``refused`` rows (``filter`` says why,
-``count`` how many)."""
-SUMS, REFUSED = "sums", "refused"
+``count`` how many), and those of them that came too ``early`` for their stamps once more, as
+notifications by subscription."""
+SUMS, REFUSED, EARLY = "sums", "refused", "early"
 ERA_SECONDS = 2.0**17
 """A row is of one era (a day and a half): what a wrong clock says is apart from the rest."""
 SLICES_OF_A_BATCH = 32
@@ -153,6 +155,8 @@ def cells_of(table: pa.Table, site: str | None) -> pa.Table:
     given = {"filter": list(counts), "count": list(counts.values())}
     refused = _rows(REFUSED, len(counts), given)
     if not good.all():
+        early = _early(table.filter(pa.array(early_rows(table))), site)
+        refused = pa.concat_tables([refused, early])
         table = table.filter(pa.array(good))
     if not table.num_rows:
         return refused
@@ -172,6 +176,20 @@ def cells_of(table: pa.Table, site: str | None) -> pa.Table:
     columns |= {"slices": _packed(_slices(found, placed), len(rows))}
     columns |= {"buckets": _packed(_buckets(found, placed), len(rows))}
     return pa.concat_tables([refused, _rows(SUMS, len(rows), columns)])
+
+
+def _early(table: pa.Table, site: str | None) -> pa.Table:
+    """How many notifications came too early, copies counted once, by subscription and class."""
+    if not table.num_rows:
+        return _rows(EARLY, 0, {})
+    subscription, names = _subscriptions(table, site)
+    found = _without_copies(_notifications(table, subscription))
+    versions, version = _numbered(found.version)
+    keys, row = _numbered(found.subscription * len(versions) + version)
+    numbers = versions[keys % len(versions)]
+    columns = {name: pa.array(texts).take(keys // len(versions)) for name, texts in names.items()}
+    columns |= {"configuration_version": numbers // CLASSES, "priority": numbers % CLASSES}
+    return _rows(EARLY, len(keys), columns | {"count": np.bincount(row)})
 
 
 def _placed(row: Integers, when: Floats, rows: int) -> _Placed:

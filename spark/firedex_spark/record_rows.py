@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from firedex.wire import Outcome
 from firedex_spark.record_columns import CLASSES, COLUMNS, TIME, codes_of, column_of, delivered_rows
 
-__all__ = ["LONGEST_DELAY_SECONDS", "refused_rows"]
+__all__ = ["LONGEST_DELAY_SECONDS", "early_rows", "refused_rows"]
 
 Booleans = NDArray[np.bool_]
 REQUIRED = {*COLUMNS} - {TIME, "received_at_seconds"}
@@ -48,3 +48,16 @@ def refused_rows(table: pa.Table) -> tuple[dict[str, int], Booleans]:
 
 def _contradicts(table: pa.Table, received: NDArray[np.float64]) -> Booleans:
     return np.asarray(delivered_rows(table) == np.isnan(received))
+
+
+def early_rows(table: pa.Table) -> Booleans:
+    """Those that were received before they were published, and are in order otherwise."""
+    received, published = column_of(table, "received_at_seconds"), column_of(table, TIME)
+    early = delivered_rows(table) & np.isfinite(received) & np.isfinite(published)
+    early &= received < published
+    for name in sorted(REQUIRED & {*table.column_names}):
+        early &= np.asarray(table.column(name).is_valid().to_numpy())
+    for name, most in (("priority", CLASSES), ("configuration_version", 2**53)):
+        values = table.column(name).fill_null(0).to_numpy()
+        early &= (values >= 0) & (values < most)
+    return np.asarray(early)

@@ -18,7 +18,10 @@ __all__ = ["Run", "RunPart", "Runs", "at_width_of_runs", "joined", "runs_of"]
 Run = tuple[str, int, str]
 """Site, configuration version, run."""
 FEW = 1e-3
-"""A part of a run that is far from the others and has less of its rows is a wrong clock."""
+"""A part of a run that is an era from the others and has less of its rows is a wrong clock."""
+MONTH_SECONDS = 30 * 86_400.0
+SMALL = 0.2
+"""So is one that is a month from them, and has less than so much of the rows of the largest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +71,30 @@ def _is_within(earliest: float, span: tuple[float, float]) -> bool:
 
 def _span(parts: Sequence[RunPart]) -> tuple[float, float]:
     """Over all that lies together and is not next to nothing."""
+    far_apart = _together(parts, MONTH_SECONDS)
+    largest = max(_rows(some) for some in far_apart)
+    near = [part for some in far_apart if _rows(some) >= SMALL * largest for part in some]
+    together = _together(near, ERA_SECONDS)
+    least = min(FEW * _rows(near), max(_rows(some) for some in together))
+    kept = [part for some in together if _rows(some) >= least for part in some]
+    return kept[0].earliest, max(part.latest for part in kept)
+
+
+def _together(parts: Iterable[RunPart], seconds: float) -> list[list[RunPart]]:
+    """Parts, in order of time, between which there is no gap of more than that."""
     together: list[list[RunPart]] = []
+    latest = -np.inf
     for part in parts:
-        if together and part.earliest - together[-1][-1].latest <= ERA_SECONDS:
+        if part.earliest - latest <= seconds:
             together[-1].append(part)
         else:
             together.append([part])
-    sizes = [sum(part.count for part in some) for some in together]
-    least = min(FEW * sum(sizes), max(sizes))
-    kept = [some for some, size in zip(together, sizes, strict=True) if size >= least]
-    return kept[0][0].earliest, max(part.latest for some in kept for part in some)
+        latest = max(latest, part.latest)
+    return together
+
+
+def _rows(parts: Iterable[RunPart]) -> int:
+    return sum(part.count for part in parts)
 
 
 def at_width_of_runs(sums: pa.Table, runs: Runs) -> pa.Table:

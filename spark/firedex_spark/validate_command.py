@@ -92,6 +92,13 @@ ARRANGED = ("quarantine.json", "records")
     help="By how much a success rate may be off.",
 )
 @click.option(
+    "--drift-bound",
+    type=BOUND,
+    default=USUAL.drift,
+    show_default=True,
+    help="By what part a mean delay may rise or fall over the time of a run.",
+)
+@click.option(
     "--level",
     type=LEVEL,
     default=USUAL.level,
@@ -109,6 +116,7 @@ def validate_delays_command(
     delay_bound: float,
     delay_bound_seconds: float,
     success_bound: float,
+    drift_bound: float,
     level: float,
     follow: bool,
     once: bool,
@@ -125,7 +133,11 @@ def validate_delays_command(
     if once and not follow:
         raise click.UsageError("--once goes with --follow")
     bounds = Bounds(
-        delay=delay_bound, delay_seconds=delay_bound_seconds, success=success_bound, level=level
+        delay=delay_bound,
+        delay_seconds=delay_bound_seconds,
+        success=success_bound,
+        drift=drift_bound,
+        level=level,
     )
     said: list[PredictedSubscription] = []
     last: list[Validation] = []

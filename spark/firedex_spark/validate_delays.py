@@ -22,6 +22,7 @@ from firedex_spark.delay_measures import Series, measure
 from firedex_spark.delay_verdicts import judge
 from firedex_spark.delivery_cells import (
     CELL_SCHEMA,
+    EARLY,
     ERA_SECONDS,
     REFUSED,
     SUMS,
@@ -38,6 +39,7 @@ from firedex_spark.record_windows import Piece, Window, read_window, windows_of
 from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, joined, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
+from firedex_spark.wrong_clocks import Arrived, WrongClock, wrong_clocks
 
 __all__ = [
     "MEASURED_COLUMNS",
@@ -199,7 +201,11 @@ def window_from_plain(plain: dict[str, Any]) -> Window:
 
 def what_was_wrong(sums: DataFrame) -> tuple[dict[str, int], list[BadFile]]:
     """Rows that were refused, by reason; and files that turned out to be unreadable."""
-    wrong = sums.where(sums.kind != SUMS).select("kind", "subscriber", "filter", "count").collect()
+    wrong = (
+        sums.where(~sums.kind.isin(SUMS, EARLY))
+        .select("kind", "subscriber", "filter", "count")
+        .collect()
+    )
     refused: dict[str, int] = {}
     broken: dict[str, BadFile] = {}
     for row in wrong:
@@ -218,9 +224,10 @@ def measured_rows(
     sums: DataFrame, predicted: PredictedBy, bounds: Bounds, runs: Collection[str] = ()
 ) -> tuple[list[MeasuredRow], dict[str, int]]:
     """The rows of all configurations, not judged yet, in a fixed order; and what is refused yet."""
-    some = sums.where(sums.kind == SUMS)
+    wanted = sums.where(sums.kind.isin(SUMS, EARLY))
     if runs:
-        some = some.where(some.run.isin(*runs))
+        wanted = wanted.where(wanted.run.isin(*runs))
+    some, wrong = wanted.where(wanted.kind == SUMS), _wrong_clocks(wanted)
     context = sums.sparkSession.sparkContext
     shared, known = context.broadcast(predicted), context.broadcast(_runs(some))
 
@@ -228,7 +235,8 @@ def measured_rows(
         site, version = str(key[0]), int(key[1])
         said = shared.value.get((site, version), {})
         telling = {run for of, run in known.value.telling if of == site}
-        found = measure(site, version, _series(rows), said, telling, bounds)
+        clocks = {who for *of, who in wrong if of == [site, version]}
+        found = measure(site, version, _series(rows), said, telling, bounds, clocks)
         texts = [json.dumps(_row_as_plain(row)) for row in found]
         return pd.DataFrame({"site": site, "configuration_version": version, "measured": texts})
 
@@ -239,6 +247,12 @@ def measured_rows(
         .collect()
     )
     rows = [_row_from_plain(json.loads(row["measured"])) for row in found]
+    for site, version in {of[:2] for of in wrong} - {
+        (r.site, r.configuration_version) for r in rows
+    }:
+        said = predicted.get((site, version), {})  # nothing else was left of it
+        clocks = {who for *of, who in wrong if of == [site, version]}
+        rows += measure(site, version, (), said, (), bounds, clocks)
     far = {FAR: known.value.far} if known.value.far else {}
     return sorted(rows, key=_place), far
 
@@ -256,6 +270,27 @@ def _series(rows: pd.DataFrame) -> list[Series]:
         )
         for row in rows.itertuples()
     ]
+
+
+def _wrong_clocks(sums: DataFrame) -> frozenset[WrongClock]:
+    if sums.where(sums.kind == EARLY).isEmpty():
+        return frozenset()
+    found = (
+        sums.groupBy("kind", "site", "configuration_version", "run", "subscriber")
+        .agg(f.sum(sums["count"] - sums["lost"]).alias("number"))
+        .collect()
+    )
+    return wrong_clocks(
+        Arrived(
+            site=row["site"],
+            configuration_version=row["configuration_version"],
+            run=row["run"],
+            subscriber=row["subscriber"],
+            counted=row["number"] if row["kind"] == SUMS else 0,
+            early=row["number"] if row["kind"] == EARLY else 0,
+        )
+        for row in found
+    )
 
 
 def _runs(sums: DataFrame) -> Runs:

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from firedex_spark import errors
 from firedex_spark.delay_sketch import WIDTH
 from firedex_spark.delay_verdicts import judge
-from firedex_spark.delivery_cells import CELL_SCHEMA, MOST_SLICES, SUMS
+from firedex_spark.delivery_cells import CELL_SCHEMA, EARLY, MOST_SLICES, SUMS
 from firedex_spark.errors import (
     BadFile,
     NothingReadable,
@@ -57,7 +57,7 @@ BINARY_FILES = "path string, modificationTime timestamp, length long, content bi
 PACE = "5 seconds"
 WINDOW_SECONDS = 1024.0
 """A power of two, for no better reason than that slices are too."""
-FORM = 2
+FORM = 3
 """Of what is kept; another one is not read."""
 SUMMED = ".summed"
 ATTEMPTS = 5
@@ -262,7 +262,7 @@ class _State:
                 for row in batch.to_pylist():
                     sums = summed(window_from_plain(json.loads(row["window"])))
                     _replace_table(Path(row["place"]), sums)
-                    wrong = pc.not_equal(sums["kind"], SUMS)
+                    wrong = pc.invert(pc.is_in(sums["kind"], pa.array([SUMS, EARLY])))
                     yield from sums.filter(wrong).to_batches()
 
         frame = self._spark.createDataFrame(tasks, "window string, place string")

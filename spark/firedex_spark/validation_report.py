@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firedex_spark.html_report import Page, plot
-from firedex_spark.measured_row import Bounds, MeasuredRow
+from firedex_spark.measured_row import WRONG_CLOCK, Bounds, MeasuredRow
 from firedex_spark.output_folder import replaced
 from firedex_spark.report_files import (
     milliseconds,
@@ -21,14 +21,14 @@ from firedex_spark.validate_delays import MEASURED_COLUMNS, Validation
 __all__ = ["alarm_in_words", "write_validation"]
 
 TEXTS = ("site", "subscriber", "filter", "method", "verdict")
-WHOLE = ("configuration_version", "priority", "offered", "delivered")
+WHOLE = ("configuration_version", "priority", "offered", "delivered", "wrong_clocks")
 COLUMNS = [name for name in MEASURED_COLUMNS if name != "means"]
-SCHEMA = pa.schema(
-    [
-        (n, pa.string() if n in TEXTS else pa.int64() if n in WHOLE else pa.float64())
-        for n in COLUMNS
-    ]
-)
+TYPES = {
+    **dict.fromkeys(TEXTS, pa.string()),
+    **dict.fromkeys(WHOLE, pa.int64()),
+    "wanders": pa.bool_(),
+}
+SCHEMA = pa.schema([(name, TYPES.get(name, pa.float64())) for name in COLUMNS])
 MOST_PLOTS = 6
 HEADINGS = (
     "what",
@@ -69,6 +69,8 @@ def alarm_in_words(row: MeasuredRow) -> str:
         said += f", predicted {row.predicted_success_rate:.3f}"
     elif row.verdict == "drifts":
         said += f", mean delay changes by {row.drift or 0.0:+.1%} over the time"
+    elif row.verdict == WRONG_CLOCK:
+        said += ", more than 1 % was received before it was published; no delay is judged"
     return said
 
 
@@ -78,8 +80,8 @@ def _page(validation: Validation) -> Page:
     page.text(
         f"{validation.records} records. {len(alarms)} of {len(rows)} rows are out of bounds or "
         f"drift. Bounds: mean delay {bounds.delay:.0%} or {bounds.delay_seconds * 1e3:g} ms, "
-        f"success {bounds.success:g}; the chance of any false alarm in this report is at most "
-        f"{bounds.level:.0%}."
+        f"success {bounds.success:g}, drift {bounds.drift:.0%} over a run; the chance of any false "
+        f"alarm in this report is at most {bounds.level:.0%}."
     )
     page.items([alarm_in_words(row) for row in alarms[:20]])
     _say_what_is_missing(page, validation)
@@ -104,6 +106,11 @@ def _say_what_is_missing(page: Page, validation: Validation) -> None:
             f"{len(validation.unrecorded)} predicted configurations have no record at all, such "
             f"as {validation.unrecorded[0][0]} version {validation.unrecorded[0][1]}."
         )
+    page.items(
+        f"{_name(row)} is without {row.wrong_clocks} subscribers whose clock is wrong."
+        for row in validation.rows
+        if row.subscriber is None and row.wrong_clocks
+    )
     if any(row.delivered and row.success_rate is None for row in validation.rows):
         page.text(
             "Where success is –, the records are of deliveries alone, as clients keep them: "

@@ -1,6 +1,8 @@
 """Records of the simulator for a small site with four classes, and what is predicted of it."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,15 +14,17 @@ from firedex_models import predict
 from firedex_models.simulation import SimulationSettings, simulate
 from firedex_spark.delay_measures import Series, measure
 from firedex_spark.delay_verdicts import judge
-from firedex_spark.delivery_cells import SUMS, Cells, cells_of
+from firedex_spark.delivery_cells import EARLY, REFUSED, SUMS, Cells, cells_of
 from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import read_window, windows_of
 from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
+from firedex_spark.wrong_clocks import Arrived, wrong_clocks
 
 CLASSES = 4
+PredictedBy = Mapping[tuple[str, int], Mapping[tuple[str, str], SubscriptionPrediction]]
 
 
 def four_classes(load: float = 0.7) -> Scenario:
@@ -100,6 +104,13 @@ def judged_without_spark(
     folder: Path, scenario: Scenario, bounds: Bounds | None = None
 ) -> list[MeasuredRow]:
     """What the job does, in one process."""
+    return judged_in_one_process(folder, {("site", 0): predictions_of(scenario)}, bounds)
+
+
+def judged_in_one_process(
+    folder: Path, said: PredictedBy, bounds: Bounds | None = None
+) -> list[MeasuredRow]:
+    """The same of any sites and configurations."""
     bounds = bounds or Bounds()
     checked = check_files(folder, files_under(folder, "records"), DELIVERY_SCHEMA, TIME)
     parts = []
@@ -107,10 +118,34 @@ def judged_without_spark(
         table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
         assert not bad
         parts.append(cells_of(table, window.site))
-    sums = pa.concat_tables(parts)
-    telling = {run for _, run in known_runs(sums).telling}
-    rows = measure("site", 0, series_of(sums), predictions_of(scenario), telling, bounds)
+    every = pa.concat_tables(parts)
+    wrong = wrong_clocks(_arrived(row) for row in every.to_pylist() if row["kind"] != REFUSED)
+    sums = only_sums(every)
+    runs = known_runs(sums)
+    of = sums.select(["site", "configuration_version"])
+    rows: list[MeasuredRow] = []
+    for site, version in sorted(
+        {(row["site"], row["configuration_version"]) for row in of.to_pylist()}
+    ):
+        same = pc.and_(pc.equal(of["site"], site), pc.equal(of["configuration_version"], version))
+        telling = {run for where, run in runs.telling if where == site}
+        series = series_of(sums.filter(same))
+        clocks = {who for *where, who in wrong if where == [site, version]}
+        predicted = said.get((site, version), {})
+        rows += measure(site, version, series, predicted, telling, bounds, clocks)
     return judge(rows, bounds)
+
+
+def _arrived(row: dict[str, Any]) -> Arrived:
+    arrived = row["count"] - row["lost"]
+    return Arrived(
+        site=row["site"],
+        configuration_version=row["configuration_version"],
+        run=row["run"],
+        subscriber=row["subscriber"],
+        counted=arrived if row["kind"] == SUMS else 0,
+        early=arrived if row["kind"] == EARLY else 0,
+    )
 
 
 def series_of(sums: pa.Table) -> list[Series]:

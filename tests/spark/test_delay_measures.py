@@ -31,8 +31,9 @@ def series(
     priority: int = 2,
     slices: int = SLICES,
     delay: np.ndarray | int = DELAY,
+    seconds: float = 1.0,
 ) -> Series:
-    """Numbers of one subscription, a slice for each second."""
+    """Numbers of one subscription, a slice for each second or so many."""
     slice_ = np.arange(slices)
     arrived = np.broadcast_to(delivered, slices)
     each = np.broadcast_to(delay, slices)
@@ -43,7 +44,7 @@ def series(
         priority=priority,
         run=run,
         earliest=0.0,
-        latest=float(slices),
+        latest=slices * seconds,
         cells=Cells(
             slices=np.stack(
                 [slice_, np.full(slices, offered), arrived, arrived, arrived * each], axis=1
@@ -102,6 +103,19 @@ def test_that_batches_agree_by_chance_is_no_certainty() -> None:
     assert row.chance_of_success > 0.05
 
 
+def test_all_or_nothing_is_no_certainty() -> None:
+    said = {n: row for n, row in PREDICTED.items() if n[0] == CREW}
+    rows = {row.filter: row for row in rows_of([series()], said, telling={"live"})}
+    row = rows[TOPIC]
+    assert (row.success_rate, row.timely_fraction) == (1.0, 1.0)
+    assert row.success_rate_half_width == pytest.approx(1.92 / 2_290, rel=0.02)
+    assert row.timely_fraction_half_width is not None
+    assert row.timely_fraction_half_width > row.success_rate_half_width
+    late = rows_of([series(delay=10**9)], said, telling={"live"})
+    assert {row.timely_fraction for row in late if row.filter == TOPIC} == {0.0}
+    assert all(row.timely_fraction_half_width for row in late if row.filter == TOPIC)
+
+
 def test_what_is_off_by_no_more_than_chance_is_unclear() -> None:
     random = np.random.default_rng(9)
     wild = (1.8 * DELAY * random.lognormal(-1.0, 1.4, SLICES)).astype(np.int64)
@@ -135,17 +149,32 @@ def test_a_drift_within_runs_is_found_however_many_there_are() -> None:
     rising = (DELAY * np.linspace(1.0, 1.3, 64)).astype(np.int64)
     random = np.random.default_rng(7)
 
-    def run(number: int, level: np.ndarray) -> Series:
+    def run(number: int, level: np.ndarray, seconds: float = 1.0) -> Series:
         noise = (level * random.normal(1.0, 0.05, 64)).astype(np.int64)
-        return series(run=f"run{number}", delay=noise, slices=64)
+        return series(run=f"run{number}", delay=noise, slices=64, seconds=seconds)
 
     drifting = judged(*(run(n, rising) for n in range(50)))[TOPIC]
     assert drifting.verdict == "drifts"
-    levels = judged(*(run(n, rising * (1 + n % 2)) for n in range(4)))[TOPIC]
+    levels = judged(*(run(n, rising * (1 + n % 2), 2.0) for n in range(4)))[TOPIC]
     assert levels.chance_of_drift is not None
     assert levels.chance_of_drift <= Bounds().level, "runs at different levels"
+    short = judged(*(run(n, rising) for n in range(4)))[TOPIC]
+    assert short.chance_of_drift is None, "load that comes and goes looks the same in minutes"
     steady = judged(*(run(n, np.full(64, DELAY)) for n in range(50)))[TOPIC]
     assert steady.verdict == "within bounds"
+
+
+@pytest.mark.parametrize(("runs", "slices"), [(10, 25), (50, 8), (300, 2)])
+def test_short_runs_are_judged_if_there_are_many(runs: int, slices: int) -> None:
+    random = np.random.default_rng(15)
+
+    def judged_at(level: float) -> MeasuredRow:
+        noise = [random.exponential(level * DELAY, slices).astype(np.int64) for _ in range(runs)]
+        of = [series(run=f"run{n}", delay=noise[n], slices=slices) for n in range(runs)]
+        return judged(*of)[TOPIC]
+
+    assert judged_at(1.0).verdict == "within bounds"
+    assert judged_at(2.5).verdict == "delay out of bounds"
 
 
 def test_a_class_is_not_wrong_by_its_mix_nor_silenced_by_a_stray() -> None:
@@ -154,7 +183,7 @@ def test_a_class_is_not_wrong_by_its_mix_nor_silenced_by_a_stray() -> None:
         fast: replace(PREDICTED[fast], delay_mean_seconds=0.010),
         slow: replace(PREDICTED[slow], delay_mean_seconds=0.100),
     }
-    random = np.random.default_rng(10)
+    random = np.random.default_rng(14)
     noise = random.normal(1.0, 0.1, SLICES)
     much = replace(
         series(delivered=40, offered=40, delay=(1e7 * noise).astype(int)), subscriber="crew1"
@@ -171,3 +200,53 @@ def test_a_run_that_tells_of_losses_elsewhere_tells_here_that_there_are_none() -
     said = {n: replace(p, success_rate=0.5) for n, p in PREDICTED.items() if n[0] == CREW}
     rows = rows_of([series()], said, telling={"live"})
     assert {row.verdict for row in rows if row.filter == TOPIC} == {"success out of bounds"}
+
+
+def wandering(random: np.random.Generator, pace: float, wander: float = 0.3) -> np.ndarray:
+    """Delays in slices whose level comes and goes at that pace."""
+    keep, level = np.exp(-1 / pace), [random.normal()]
+    for _ in range(SLICES - 1):
+        level.append(keep * level[-1] + np.sqrt(1 - keep**2) * random.normal())
+    return (DELAY * np.exp(wander * np.array(level) - wander**2 / 2)).astype(np.int64)
+
+
+def test_what_wanders_slowly_is_neither_said_to_drift_nor_to_be_right() -> None:
+    random = np.random.default_rng(11)
+    rows = [judged(series(delay=wandering(random, 60.0), seconds=10.0))[TOPIC] for _ in range(50)]
+    assert np.mean([row.wanders for row in rows]) > 0.9
+    assert sum(row.alarming for row in rows) <= 1
+    quick = [judged(series(delay=wandering(random, 0.5), seconds=10.0))[TOPIC] for _ in range(50)]
+    assert np.mean([row.verdict == "within bounds" for row in quick]) > 0.8
+
+
+def test_what_wanders_is_an_alarm_all_the_same_if_it_is_far_out() -> None:
+    random = np.random.default_rng(12)
+    row = judged(series(delay=10 * wandering(random, 60.0)))[TOPIC]
+    assert (row.wanders, row.verdict) == (True, "delay out of bounds")
+
+
+def drifting(growth: float) -> Series:
+    noise = np.random.default_rng(13).normal(1.0, 0.02, SLICES)
+    delay = DELAY * noise * np.linspace(1.0, 1.0 + growth, SLICES)
+    return series(delay=delay.astype(np.int64), seconds=10.0)
+
+
+def test_a_drift_within_its_bound_is_none_however_sure_it_is() -> None:
+    small, large = judged(drifting(0.02))[TOPIC], judged(drifting(0.15))[TOPIC]
+    assert (small.drift, small.verdict) == (pytest.approx(0.018, abs=0.005), "within bounds")
+    assert large.verdict == "drifts"
+    said = {name: row for name, row in PREDICTED.items() if name[0] == CREW}
+    strict, wide = (Bounds(drift=bound) for bound in (0.005, 0.3))
+    for growth, bounds, verdict in ((0.02, strict, "drifts"), (0.15, wide, "within bounds")):
+        rows = judge(measure("site", 0, [drifting(growth)], said, (), bounds), bounds)
+        assert {row.verdict for row in rows if row.filter == TOPIC} == {verdict}
+
+
+def test_what_was_not_predicted_is_not_said_to_drift_and_makes_nothing_else_less_sure() -> None:
+    strays = [replace(drifting(1.0), filter=f"stray{n}") for n in range(40)]
+    rows = judged(drifting(0.15), *strays)
+    of_strays = [row for name, row in rows.items() if str(name).startswith("stray")]
+    assert {row.verdict for row in of_strays} == {"not predicted"}
+    assert not [row for row in of_strays if row.alarming]
+    assert rows[TOPIC].chance_of_drift == judged(drifting(0.15))[TOPIC].chance_of_drift
+    assert rows[TOPIC].verdict == "drifts"

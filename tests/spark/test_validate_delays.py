@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -181,8 +182,30 @@ def test_a_stream_killed_and_started_again_finds_the_same(
     assert again == found[-1:]  # nothing new, and what stands is said
 
 
+def test_who_has_a_wrong_clock_is_found_by_the_job_and_by_a_stream(
+    spark: SparkSession, simulated: Path, tmp_path: Path
+) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    column = DELIVERY_SCHEMA.get_field_index("received_at_seconds")
+    for file in simulated.glob("*.parquet"):
+        table = pq.read_table(file, schema=DELIVERY_SCHEMA)
+        late = pc.if_else(pc.equal(table["subscriber"], "crew0"), 0.02, 0.0)
+        early = pc.subtract(table["received_at_seconds"], late)
+        pq.write_table(
+            table.set_column(column, DELIVERY_SCHEMA.field(column), early), records / file.name
+        )
+    whole = validate_delays(spark, records, said())
+    assert list(whole.rows) == judged_without_spark(records, SCENARIO)
+    assert {row.subscriber for row in whole.alarming} == {"crew0"}
+    assert {row.verdict for row in whole.alarming} == {"clock is wrong"}
+    found: list[Validation] = []
+    follow_delays(spark, records, said, tmp_path / "out", once=True, told=found.append)
+    assert found[-1].rows == whole.rows
+
+
 def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path: Path) -> None:
-    truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.05)
+    truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.02, wandering_seconds=2.0)
     written = write_generated_records(truth, tmp_path, 200_000)
     predictions = read_predictions(tmp_path / "predictions.parquet")
     found = validate_delays(spark, tmp_path / "records", predictions)
