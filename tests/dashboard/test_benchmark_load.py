@@ -33,7 +33,7 @@ class _Counting:
 def test_every_subscriber_but_the_watched_one_reports_once_a_second() -> None:
     service = _Counting()
     flows = [
-        {"subscriber": f"crew-{n}", "flow": flow, "version": 1}
+        {"subscriber": f"crew-{n}", "flow": flow, "version": 1, "filters": ["floor/1/sensor"]}
         for n in range(dashboard_benchmark.SUBSCRIBERS)
         for flow in range(2)
     ]
