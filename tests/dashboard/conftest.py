@@ -42,6 +42,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
 @pytest.fixture
 def nothing_leaves(browser: webdriver.Chrome, request: pytest.FixtureRequest) -> Iterator[None]:
     """No request leaves the machine, and no page complains of anything but what the test says."""
+    browser.get("about:blank")  # the last page may be of a service that is gone
     requested_addresses(browser)
     console_errors(browser)
     yield

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -93,7 +94,8 @@ class Pages:
         """Press Tab until all of these elements have had the focus."""
         missing = set(wanted)
         for _ in range(most):
-            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            # To the page, whatever has the focus: a field that was just hidden may still have it.
+            ActionChains(self.driver).send_keys(Keys.TAB).perform()
             missing.discard(str(self.driver.switch_to.active_element.get_attribute("id")))
             if not missing:
                 return
