@@ -24,14 +24,15 @@ STATISTICS = (
     "topic",
     "other_topic",
     "kind",
+    "site",
     "rater",
     "rating",
     "count",
     "total",
     "squares",
 )
-"""The columns that feedback is summed up to. ``rater`` and ``rating`` are of ratings alone; sums
-are of acknowledgements, and of the logarithms of dwell."""
+"""The columns that feedback is summed up to. ``site``, ``rater`` and ``rating`` are of ratings alone,
+a rater being known by site and name; sums are of acknowledgements and of logarithms of dwell."""
 Z = 1.959963984540054
 MOST_CELLS = 4_000
 MOST_PAIRS = 40_000_000
@@ -78,8 +79,9 @@ def fit_role(role: str, statistics: pd.DataFrame) -> tuple[list[LearntWorth], Fi
 
 class _RoleFeedback:
     def __init__(self, role: str, statistics: pd.DataFrame) -> None:
-        order = ["phase", "topic", "other_topic", "kind", "rater", "rating"]
-        self._rows = statistics.fillna({"other_topic": "", "rater": ""}).sort_values(order)
+        order = ["phase", "topic", "other_topic", "kind", "site", "rater", "rating"]
+        blank = {"other_topic": "", "site": "", "rater": ""}
+        self._rows = statistics.fillna(blank).sort_values(order)
         self._role = role
         chosen = self._rows[self._rows.kind == "choice"]
         seen = {*zip(self._rows.phase, self._rows.topic, strict=True)}
@@ -116,14 +118,14 @@ class _RoleFeedback:
 
     def _ratings(self) -> tuple[RatingCounts, int]:
         rows = self._of("rating")
-        names, rater = np.unique(rows.rater.to_numpy(dtype=str), return_inverse=True)
+        rater = rows.groupby(["site", "rater"]).ngroup().to_numpy(dtype=np.int64)
         counts = RatingCounts(
             cell=self._cell(rows),
-            rater=rater.astype(np.int64),
+            rater=rater,
             rating=rows.rating.to_numpy(dtype=np.int64),
             count=rows["count"].to_numpy(dtype=np.int64),
         )
-        return counts, len(names)
+        return counts, int(rater.max(initial=-1)) + 1
 
     def _evidence(self, fit: FittedWorth, rated: NDArray[np.bool_]) -> Evidence:
         found = [linked(scores, fit.worth, fit.error, rated) for scores in self._scores()]

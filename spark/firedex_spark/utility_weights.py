@@ -129,7 +129,8 @@ def _what_was_wrong(statistics: DataFrame) -> tuple[dict[str, int], list[BadFile
 def feedback_statistics(rows: DataFrame) -> DataFrame:
     """The sufficient statistics: counts and sums, few whatever the number of rows.
 
-    ``count`` is without copies, ``rows`` with them; what has a ``problem`` is kept apart.
+    ``count`` is without copies, ``rows`` with them; what has a ``problem`` is kept apart. A rater
+    is somebody of a site: the same name at another site is somebody else.
     """
     kind = f.col("kind")
     rating = kind == "rating"
@@ -144,6 +145,7 @@ def feedback_statistics(rows: DataFrame) -> DataFrame:
         "topic",
         f.when(kind == "choice", f.col("other_topic")).alias("other_topic"),
         "kind",
+        f.when(rating, f.col("site")).alias("site"),
         f.when(rating | f.col("problem").isNotNull(), f.col("rater")).alias("rater"),
         f.when(rating, f.col("value")).otherwise(0).cast("long").alias("rating"),
     ).agg(

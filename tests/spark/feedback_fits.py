@@ -23,6 +23,7 @@ def statistics_of(made: GeneratedFeedback) -> pd.DataFrame:
             row["topic"],
             row["other_topic"],
             kind,
+            row["site"] if rated else None,
             row["rater"] if rated else None,
             int(value) if rated else 0,
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from feedback_fits import all_worths, by_cell, statistics_of
 from scipy.stats import spearmanr
@@ -127,6 +128,24 @@ def test_the_order_of_statistics_changes_nothing() -> None:
     assert fit_role("crew", statistics)[0] == fit_role("crew", shuffled)[0]
 
 
+def test_raters_of_two_sites_are_not_one_for_having_the_same_name() -> None:
+    """Ten sites of thirty people whose names are the same everywhere."""
+    made = draw_feedback(replace(BAR, roles=("crew",), ratings=60, seed=7))
+    number = [int(name.removeprefix("crew")) for name in made.table["rater"].to_pylist()]
+    table = made.table
+    for name, texts in (
+        ("rater", [f"person{n % 30}" for n in number]),
+        ("site", [f"site{n // 30}" for n in number]),
+    ):
+        at = table.column_names.index(name)
+        table = table.set_column(at, table.schema.field(at), pa.array(texts, pa.string()))
+    alike, fit = fit_role("crew", statistics_of(replace(made, table=table)))
+    apart, expected = fit_role("crew", statistics_of(made))
+    assert fit.rater_spread == pytest.approx(expected.rater_spread, rel=1e-3)
+    assert [w.raters for w in alike] == [w.raters for w in apart]
+    assert [w.worth for w in alike] == pytest.approx([w.worth for w in apart], abs=1e-3)
+
+
 def test_new_topics_get_their_classs_prior(at_200: Any) -> None:
     worths = at_200[1]
     profile = profiles_of(worths)[0]
@@ -174,6 +193,7 @@ def test_a_role_of_more_topics_than_a_fit_holds_is_refused_by_name() -> None:
             "topic": [f"sensor/{n}" for n in range(MOST_CELLS + 1)],
             "other_topic": None,
             "kind": "dwell",
+            "site": None,
             "rater": None,
             "rating": 0,
             "count": 1,

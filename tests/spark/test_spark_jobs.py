@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,6 +66,10 @@ def test_weights_are_those_of_one_process_and_bad_rows_are_counted(
         choices=10,
     )
     made = write_generated_feedback(truth, tmp_path)
+    # the same people's names at another site: other people, whose ratings count for themselves
+    at = made.table.column_names.index("site")
+    other = pa.array(["other" if n % 2 else "site" for n in range(made.table.num_rows)])
+    made = replace(made, table=made.table.set_column(at, made.table.schema.field(at), other))
     row = made.table.slice(0, 1).to_pylist()[0] | {"kind": "rating"}
     bad = [row | {"value": v} for v in (7.0, 7.0, float("nan"), 1e30)] + [row | {"role": "no role"}]
     wrong = pa.Table.from_pylist(bad, schema=made.table.schema)
