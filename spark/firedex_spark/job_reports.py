@@ -79,7 +79,7 @@ def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folde
 
 
 def _interval(interval: tuple[float, float] | None) -> str | None:
-    return None if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+    return None if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
 
 
 def _draw_worths(axes: Any, fitted: FittedWeights) -> None:
@@ -117,14 +117,14 @@ def write_calibration(done: Calibration, folder: Path) -> None:
     )
     page.heading("Parameters")
     page.table(
-        ("parameter", "of", "declared", "estimated", "±", "in the overlay", "note"),
+        ("parameter", "of", "declared", "estimated", "95 % interval", "in the overlay", "note"),
         [
             (
                 e.kind,
                 e.name,
                 e.declared,
                 e.estimated,
-                e.half_width,
+                _interval(e.interval),
                 "yes" if e.applied else "no",
                 e.note,
             )

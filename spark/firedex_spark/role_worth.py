@@ -31,8 +31,8 @@ STATISTICS = (
     "total",
     "squares",
 )
-"""The columns that feedback is summed up to. ``site``, ``rater`` and ``rating`` are of ratings alone,
-a rater being known by site and name; sums are of acknowledgements and of logarithms of dwell."""
+"""The columns that feedback is summed up to. ``site``, ``rater`` and ``rating`` are of ratings only
+(a rater is known by site and name), sums of acknowledgements and of the logarithms of dwell."""
 Z = 1.959963984540054
 MOST_CELLS = 4_000
 MOST_PAIRS = 40_000_000

@@ -42,9 +42,10 @@ TRAFFIC_SCHEMA = pa.schema(
 ``low``), ``active`` (topic of publisher: first and last time), ``span`` (run: first and last time),
 ``numbered`` (topic of publisher: first and last number of a stream), ``sizes`` (topic of
 subscriber: bytes), ``fan-out`` (topic: notifications), ``outcomes`` (outcome of subscriber),
-``speed`` (switch: one estimate, ``low``: part of the gaps that show it), ``burst`` (switch: one
-estimate; ``high``: the largest packet), ``blurred`` (switch whose speed does not show),
-``refused`` (why: rows that ``validate-delays`` counts, and that say nothing here)."""
+``speed`` (switch: one estimate, ``low``: part of the gaps that show it, ``high``: how wide the peak
+is), ``burst`` (switch: one estimate; ``high``: the largest packet), ``block-speed`` and
+``block-burst`` (switch: the same of a part of the window), ``blurred`` (switch whose speed does not
+show), ``refused`` (why: rows that ``validate-delays`` counts, and that say nothing here)."""
 SUMS_ORDER = ("kind", "run", "name", "of", "stream", "low", "high", "count", "total")
 NUMBERED = r"^([0-9a-f]{16})-([0-9]{1,15})$"
 """The id of a stamped event: a stream, and the how-manieth of it (``firedex.event_stamp``)."""
@@ -58,6 +59,9 @@ a peak a hundred times as high; where hosts delay them by more than a packet tak
 and the highest of smooth counts says nothing of the link."""
 FEWEST_GAPS = 200
 LEAST_SHARE = 0.02
+BLOCKS = 8
+"""Parts of a window's time, for how much what is told of a link scatters."""
+FEWEST_OF_A_BLOCK = 8
 
 
 def traffic_sums(table: pa.Table, switch_of: Mapping[str, str], site: str | None) -> pa.Table:
@@ -215,10 +219,25 @@ def _link(run: str, switch: str, arrived: pd.DataFrame) -> list[dict[str, Any]]:
     if len(peak) < CLEAR * beside:
         return [_row("blurred", run, switch, count=len(ratio), total=len(peak) / beside)]
     speed = float(np.median(peak))
+    # where times are blurred the middle of the peak is a little off, and the same in every block
+    wide = float(np.subtract(*np.percentile(peak, [75, 25]))) / 2
     burst = _ahead(np.append(0.0, gap), size, speed)
     return [
-        _row("speed", run, switch, count=len(peak), total=speed, low=share),
+        _row("speed", run, switch, count=len(peak), total=speed, low=share, high=wide),
         _row("burst", run, switch, count=1, total=burst / 8, high=float(size.max()) / 8),
+        *(
+            _row("block-speed", run, switch, count=len(some), total=float(np.median(some)))
+            for some in np.array_split(peak, BLOCKS)
+            if len(some) >= FEWEST_OF_A_BLOCK
+        ),
+        *(
+            _row("block-burst", run, switch, count=len(gaps), total=_ahead(gaps, bits, speed) / 8)
+            for gaps, bits in zip(
+                np.array_split(np.append(0.0, gap), BLOCKS),
+                np.array_split(size, BLOCKS),
+                strict=True,
+            )
+        ),
     ]
 
 

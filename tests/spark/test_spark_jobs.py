@@ -182,9 +182,9 @@ def test_calibration_finds_what_the_records_were_made_with(
     assert value["burst_bytes", "core"].estimated == 0.0
     assert value["event_bytes", "sensor1/floor1"].estimated == 51
     rate = value["rate_per_second", "sensors sensor2/floor1"]
-    assert abs(rate.estimated - 10.0) <= 2 * rate.half_width
+    assert rate.estimated == pytest.approx(10.0, abs=rate.interval[1] - rate.interval[0])
     lost = value["error_rate", "core"]
-    assert abs(lost.estimated - 0.03) <= 2 * lost.half_width
+    assert lost.estimated == pytest.approx(0.03, abs=lost.interval[1] - lost.interval[0])
     assert value["fan_out", "sensor0/floor1"].estimated == pytest.approx(3.0)
     assert found.after.delay_median < 0.05 < found.before.delay_median
     assert found.better
