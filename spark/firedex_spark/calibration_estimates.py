@@ -1,7 +1,7 @@
 """From sums over windows to parameters of the model, each with its uncertainty. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from firedex.wire import Scenario, Switch
 from firedex.wire.mqtt_names import matches
 from firedex_models import predict
 from firedex_models.demand import event_wire_bytes
+from firedex_spark.batch_means import holm
 from firedex_spark.parameter_intervals import (
     Uncertainty,
     of_blocks,
@@ -23,6 +24,7 @@ from firedex_spark.scenario_paths import path_of
 
 __all__ = ["ParameterEstimate", "estimate_parameters", "losses_are_told", "overlay_of"]
 
+LEVEL = 0.05
 PERIODIC_VARIABILITY = 0.2
 FIXED_VARIABILITY = 0.1
 """Squared coefficients of variation below which arrivals are clockwork, and sizes all alike."""
@@ -45,7 +47,7 @@ class ParameterEstimate:
 
     ``path``: where it is in a scenario (``scenario_paths``), if it is there. ``chance``: how likely
     so much of a difference is if what is declared is right. ``applied``: whether it goes into the
-    overlay; ``note`` says why not, or what else is known.
+    overlay; it does not if it is ``as_declared``, as far as records tell, or as ``note`` says.
     """
 
     kind: str
@@ -56,6 +58,7 @@ class ParameterEstimate:
     interval: tuple[float, float] | None
     applied: bool
     chance: float | None = None
+    as_declared: bool = False
     note: str = ""
 
 
@@ -65,15 +68,35 @@ def losses_are_told(sums: pd.DataFrame) -> bool:
     return bool((outcomes.name != "delivered").any())
 
 
-def estimate_parameters(sums: pd.DataFrame, scenario: Scenario) -> list[ParameterEstimate]:
-    """All that can be told of a scenario's parameters."""
-    told = losses_are_told(sums)
+def estimate_parameters(
+    sums: pd.DataFrame, scenario: Scenario, told: bool
+) -> list[ParameterEstimate]:
+    """All that can be told of a scenario's parameters; ``told``: whether losses are."""
+    return _unless_by_chance(
+        [
+            *_rates(sums, scenario, told),
+            *_sizes(sums[sums.kind == "sizes"], scenario),
+            *_fan_out(sums, scenario, told),
+            *_error_rates(sums[sums.kind == "outcomes"], scenario, told),
+            *_links(sums, scenario),
+        ]
+    )
+
+
+def _unless_by_chance(estimates: list[ParameterEstimate]) -> list[ParameterEstimate]:
+    """What is declared stays where chance explains that the records say otherwise.
+
+    For all parameters together (Holm): a scenario that is right stays as it is, all of it, with a
+    probability of 95 %. An estimate of something that is declared right makes predictions worse.
+    """
+    asked = [n for n, one in enumerate(estimates) if one.applied and one.chance is not None]
+    chances = holm(np.array([estimates[n].chance for n in asked], dtype=float)).tolist()
+    likely = {n for n, chance in zip(asked, chances, strict=True) if chance > LEVEL}
     return [
-        *_rates(sums, scenario, told),
-        *_sizes(sums[sums.kind == "sizes"], scenario),
-        *_fan_out(sums, scenario, told),
-        *_error_rates(sums[sums.kind == "outcomes"], scenario, told),
-        *_links(sums, scenario),
+        replace(one, applied=False, as_declared=True)
+        if one.applied and (number in likely or one.estimated == one.declared)
+        else one
+        for number, one in enumerate(estimates)
     ]
 
 

@@ -126,10 +126,13 @@ def calibrate_command(
 ) -> None:
     """Estimate rates, sizes, losses, bandwidths and bursts; show what predictions gain by it.
 
+    What chance explains stays as declared. The gain is shown on the later half of the records, by
+    what the earlier half says.
+
     RECORDS is a file or a folder of Parquet files. SCENARIO must have the assignment that they
     were made under, as `firedex plan --write planned.yaml` writes it. Writes overlay.yaml (what
     changes), calibrated.yaml (the whole scenario), estimates.json, quarantine.json, report.html.
-    Exit code 1 if predictions became worse.
+    Exit code 1 if predictions of the later half became worse.
     """
     declared = read_or_fail(scenario)
     if declared.assignment is None:
@@ -142,6 +145,8 @@ def calibrate_command(
         write_calibration(done, folder)
     summary = {
         "site": done.site,
+        "changed": len(done.overlay),
+        "as_declared": sum(one.as_declared for one in done.estimates),
         "before": asdict(done.before),
         "after": asdict(done.after),
         "better": done.better,

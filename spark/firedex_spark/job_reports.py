@@ -108,6 +108,11 @@ def write_calibration(done: Calibration, folder: Path) -> None:
     page.text(f"From the records of {done.site}.")
     say_what_was_left_out(page, done.left_out, dict(done.refused))
     page.heading("Predictions before and after")
+    page.text(
+        "Errors in the later half of every run, which nothing was estimated from for this table: "
+        "of what is declared, and with what the earlier half says. The overlay is then estimated "
+        f"from both halves. {_verdict(done)}"
+    )
     page.table(
         ("", "median error of delays", "worst", "worst error of success"),
         [
@@ -116,6 +121,11 @@ def write_calibration(done: Calibration, folder: Path) -> None:
         ],
     )
     page.heading("Parameters")
+    page.text(
+        "What chance explains stays as declared, judged for all parameters together at 5 %. How "
+        "fast a broker and a switch's tables work is not told by records from end to end, and "
+        "stays as declared too."
+    )
     page.table(
         ("parameter", "of", "declared", "estimated", "95 % interval", "in the overlay", "note"),
         [
@@ -125,13 +135,25 @@ def write_calibration(done: Calibration, folder: Path) -> None:
                 e.declared,
                 e.estimated,
                 _interval(e.interval),
-                "yes" if e.applied else "no",
+                "yes" if e.applied else "as declared" if e.as_declared else "no",
                 e.note,
             )
             for e in done.estimates
         ],
     )
     page.write(folder / "report.html")
+
+
+def _verdict(done: Calibration) -> str:
+    noise = done.before.delay_noise
+    if done.better:
+        return "Predictions of delays are better with it."
+    if done.worse:
+        return "Predictions of delays are worse with it: do not use it without a look at why."
+    if done.before == done.after:
+        return "They are the same: nothing that matters to predictions is changed."
+    measured = "" if noise is None else f" (the measured means are uncertain by {noise:.1%})"
+    return f"Which of both is better the records do not tell{measured}."
 
 
 def write_fleet_outcome(outcome: FleetOutcome, folder: Path) -> None:
