@@ -13,6 +13,7 @@ from firedex_spark.behaviour_evidence import (
     choice_scores,
     dwell_scores,
     linked,
+    repeated,
 )
 from firedex_spark.rating_model import Evidence, FittedWorth, RatingCounts, fit_worth
 
@@ -30,9 +31,12 @@ STATISTICS = (
     "count",
     "total",
     "squares",
+    "together",
 )
 """The columns that feedback is summed up to. ``site``, ``rater`` and ``rating`` are of ratings only
-(a rater is known by site and name), sums of acknowledgements and of the logarithms of dwell."""
+(a rater is known by site and name), sums of acknowledgements and of the logarithms of dwell.
+``together``: the sum, over raters, of the squares of how many are of each."""
+DWELLS = ("count", "total", "squares", "together")
 Z = 1.959963984540054
 MOST_CELLS = 4_000
 MOST_PAIRS = 40_000_000
@@ -105,7 +109,7 @@ class _RoleFeedback:
         first = fit_worth(counts, self._class, raters=raters)
         evidence = self._evidence(first, rated)
         final = first
-        if len(evidence.cell):
+        if evidence:
             final = fit_worth(counts, self._class, raters=raters, evidence=evidence)
         return [*self._topics(final, counts), *self._class_rows(final, counts)], final
 
@@ -127,26 +131,23 @@ class _RoleFeedback:
         )
         return counts, int(rater.max(initial=-1)) + 1
 
-    def _evidence(self, fit: FittedWorth, rated: NDArray[np.bool_]) -> Evidence:
-        found = [linked(scores, fit.worth, fit.error, rated) for scores in self._scores()]
-        if not found:
-            return Evidence.none()
-        # kinds of evidence on one cell add up by their precision
-        cell = np.concatenate([e.cell for e in found])
-        precision = 1 / np.concatenate([e.variance for e in found])
-        worth = np.concatenate([e.worth for e in found])
-        weight = np.bincount(cell, precision, len(self._cells))
-        some = np.flatnonzero(weight > 0)
-        mean = np.bincount(cell, precision * worth, len(self._cells))[some] / weight[some]
-        return Evidence(cell=some, worth=mean, variance=1 / weight[some])
+    def _evidence(self, fit: FittedWorth, rated: NDArray[np.bool_]) -> list[Evidence]:
+        alike = fit.rater_spread**2 / (fit.rater_spread**2 + fit.noise**2)
+        scores = self._scores(alike)
+        found = [linked(one, fit.worth, fit.own_error, rated) for one in scores]
+        return [said for said in found if said is not None]
 
-    def _scores(self) -> list[Scores]:
+    def _scores(self, alike: float) -> list[Scores]:
+        """``alike``: which part of the variance of what somebody does is of who they are."""
         made = []
         if len(rows := self._of("acknowledgement")):
-            made.append(acknowledgement_scores(self._cell(rows), *_numbers(rows, "count", "total")))
+            shown, acknowledged, together = _numbers(rows, "count", "total", "together")
+            wider = repeated(shown, together, alike)
+            made.append(acknowledgement_scores(self._cell(rows), shown, acknowledged, wider))
         if len(rows := self._of("dwell")):
-            numbers = _numbers(rows, "count", "total", "squares")
-            made.append(dwell_scores(self._cell(rows), *numbers))
+            count, total, squares, together = _numbers(rows, *DWELLS)
+            wider = repeated(count, together, alike)
+            made.append(dwell_scores(self._cell(rows), count, total, squares, wider))
         if len(rows := self._of("choice")):
             phase = np.array([self._phases.index(p) for p, _ in self._cells])
             won, lost = self._cell(rows), self._cell(rows, "other_topic")
