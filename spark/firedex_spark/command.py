@@ -33,7 +33,7 @@ from firedex_spark.job_reports import (
     write_weights,
 )
 from firedex_spark.plan_sites import plan_sites
-from firedex_spark.profile_files import changes_of
+from firedex_spark.profile_files import changes_of, profiles_of, without_a_rule
 from firedex_spark.simulate_sweep import read_grid, simulate_sweep
 from firedex_spark.utility_weights import fit_utility_weights
 from firedex_spark.validate_command import arrange_records_command, validate_delays_command
@@ -86,10 +86,13 @@ def fit_utility_weights_command(
     ):
         fitted = fit_utility_weights(session, feedback, say)
         write_weights(fitted, changes_of(fitted.worths, before), folder)
+    missing = without_a_rule(fitted.worths)
     summary = {
         "feedback": fitted.feedback,
         "copies": fitted.copies,
         "weights": len(fitted.worths),
+        "rules": sum(len(profile.rules) for profile in profiles_of(fitted.worths)),
+        "without_a_rule": [str(one) for one in missing],
         "raters": fitted.raters,
         "not_fitted": fitted.not_fitted,
         "refused_rows": fitted.refused,

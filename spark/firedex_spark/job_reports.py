@@ -12,7 +12,7 @@ from firedex.wire import SimulationReport, to_json, to_plain
 from firedex_spark.calibrate import Calibration
 from firedex_spark.html_report import Page, plot
 from firedex_spark.plan_sites import FleetOutcome
-from firedex_spark.profile_files import ProfileChange, profiles_of
+from firedex_spark.profile_files import ProfileChange, profiles_of, without_a_rule
 from firedex_spark.report_files import (
     milliseconds,
     say_what_was_left_out,
@@ -55,8 +55,10 @@ def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folde
     page = Page("What information is worth")
     page.text(
         f"{fitted.feedback} rows of feedback, {fitted.copies} of them copies. A weight is the "
-        "worth on the scale of ratings, 1 to 5; with few ratings it is near that of its class of "
-        "topics."
+        "worth in points, on the scale behind the ratings: an opinion from 4.5 on is rated 5, so "
+        "that what nearly everybody rates 5 is worth more than 5, and what everybody rates 1 may "
+        "be worth less than 1 (a weight is never below 0.01). With few ratings it is near that "
+        "of its class of topics."
     )
     say_what_was_left_out(page, fitted.left_out, fitted.refused)
     page.items([f"{role} is not fitted: {why}" for role, why in fitted.not_fitted.items()])
@@ -68,6 +70,7 @@ def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folde
     )
     page.image(plot(lambda axes: _draw_worths(axes, fitted)), "worth and its interval")
     page.heading("What changed, and why")
+    page.items([str(one) for one in without_a_rule(fitted.worths)])
     page.table(
         ("filter", "role", "phase", "before", "now", "95 % interval", "why"),
         [

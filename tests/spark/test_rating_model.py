@@ -16,7 +16,7 @@ from firedex.planning import plan_scenario
 from firedex.wire import LogUtility, Scenario, from_plain
 from firedex_models import utility_of
 from firedex_spark.generated_feedback import FeedbackTruth, GeneratedFeedback, draw_feedback
-from firedex_spark.profile_files import changes_of, profiles_of
+from firedex_spark.profile_files import changes_of, profiles_of, without_a_rule
 from firedex_spark.rating_model import RatingCounts, fit_worth
 from firedex_spark.role_worth import MOST_CELLS, LearntWorth, TooMuchForAFit, fit_role
 
@@ -141,6 +141,18 @@ def test_who_happens_to_rate_shifts_a_role_no_more_than_its_error_says() -> None
     assert np.sqrt(np.mean(np.square(shifts))) < 0.07
 
 
+def test_a_worth_is_on_the_scale_behind_the_ratings() -> None:
+    """Who rates 5 may mean any worth from 4.5 on: what all rate 5 is worth more than 5, at most."""
+    counts = RatingCounts(
+        cell=np.repeat(np.arange(3), 20),
+        rater=np.tile(np.arange(20), 3),
+        rating=np.repeat([1, 3, 5], 20),
+        count=np.ones(60, dtype=np.int64),
+    )
+    worth = fit_worth(counts, [0, 0, 0], raters=20).worth
+    assert worth[0] < 1.5 < worth[1] < 4.5 < worth[2]
+
+
 def test_shrinkage_is_better_than_each_cell_for_itself_at_five_ratings() -> None:
     shrunk, alone, plain = [], [], []
     for seed in range(3):
@@ -253,6 +265,58 @@ def test_a_profile_holds_no_more_rules_than_the_service_takes() -> None:
     assert rules[-1].filter == "smoke/#"
     assert "smoke/1499" in {rule.filter for rule in rules}
     assert "smoke/1" not in {rule.filter for rule in rules}
+
+
+def learnt(role: str, number: int, topic: int | None, worth: float, ratings: int) -> LearntWorth:
+    return LearntWorth(
+        role=role,
+        phase="p",
+        topic_class=f"class{number}",
+        topic=None if topic is None else f"class{number}/{topic}",
+        worth=worth,
+        error=0.1,
+        ratings=ratings,
+        raters=1,
+        other_feedback=0,
+        pulled=0.1,
+    )
+
+
+def test_the_report_names_the_rules_that_are_written_and_no_others() -> None:
+    """Four roles of 300 topics: no role is cut for its name, and each is told what it lacks."""
+    roles = ("a", "b", "c", "d")
+    worths = [learnt(role, 0, None, 1.0, 300) for role in roles]
+    worths += [learnt(role, 0, n, 1 + n / 100, 1) for role in roles for n in range(1, 301)]
+    profiles = profiles_of(worths)
+    rules = {(rule.role, rule.filter) for rule in profiles[0].rules}
+    assert len(rules) == 1_000
+    assert {(c.role, c.filter) for c in changes_of(worths, [])} == rules
+    again = changes_of(worths, profiles)
+    assert all(change.before == change.after for change in again)
+    missing = without_a_rule(worths)
+    assert [(one.role, one.by_class, one.not_at_all) for one in missing] == [
+        (role, 51, 0) for role in roles
+    ]
+    assert str(missing[0]).startswith("a in p: 51 topics have the weight of their class")
+    small = profiles_of([learnt("a", 0, None, 1.0, 1), learnt("a", 0, 1, 1.1, 1)])
+    gone = [change for change in changes_of(worths, small) if change.after is None]
+    assert [(change.filter, change.before) for change in gone] == [("class0/1", 1.1)]
+    assert "no room" in gone[0].why
+
+
+def test_more_classes_than_rules_cost_every_role_alike() -> None:
+    """And those go first that rest on the fewest ratings."""
+    worths = [learnt(role, n, None, 3.0, n // 10) for role in ("a", "b", "z") for n in range(400)]
+    worths += [learnt(role, n, 1, 3.5, 1) for role in ("a", "b", "z") for n in range(400)]
+    rules = profiles_of(worths)[0].rules
+    counts = [sum(rule.role == role for rule in rules) for role in ("a", "b", "z")]
+    assert sum(counts) == 1_000
+    assert max(counts) - min(counts) <= 1
+    assert "class399/#" in {rule.filter for rule in rules}
+    assert "class0/#" not in {rule.filter for rule in rules}
+    missing = without_a_rule(worths)
+    assert sum(one.not_at_all for one in missing) == 200
+    assert sum(one.by_class for one in missing) == 1_000
 
 
 def test_a_role_of_more_topics_than_a_fit_holds_is_refused_by_name() -> None:
