@@ -144,7 +144,11 @@ class _Line:
 
 
 def _line(score: Floats, worth: Floats, variance: Floats, worth_variance: Floats) -> _Line:
-    """How scores follow worths; ``scatter``: more than either's own variance explains."""
+    """How scores follow worths; ``scatter``: more than either's own variance explains.
+
+    Worths of few ratings are drawn to their class, by a part that is itself uncertain: so much of
+    the slope is uncertain beside its own error.
+    """
     slope, scatter = float((score * worth).sum() / max((worth**2).sum(), 1e-12)), 0.0
     free = len(score) / max(len(score) - 2, 1)
     for _ in range(LINK_ROUNDS):
@@ -154,7 +158,8 @@ def _line(score: Floats, worth: Floats, variance: Floats, worth_variance: Floats
         slope = float((weight * score * worth).sum()) / information
         off = free * (score - slope * worth) ** 2 - expected
         scatter = max(float((weight * off).sum() / weight.sum()), 0.0)
-    return _Line(slope, float(np.sqrt(1 / information)), scatter)
+    drawn = worth_variance.mean() / (worth_variance.mean() + (worth**2).mean())
+    return _Line(slope, float(np.hypot(np.sqrt(1 / information), drawn * slope)), scatter)
 
 
 def _assumed(scores: Scores, levels: Floats) -> Evidence:

@@ -14,6 +14,7 @@ import pytest
 from simulated_deliveries import four_classes, write_simulated
 
 from firedex.wire import Scenario
+from firedex_models import predict
 from firedex_spark.calibrate import Calibration, calibration_of, window_sums
 from firedex_spark.calibration_estimates import ParameterEstimate
 from firedex_spark.errors import NothingMatches
@@ -193,6 +194,12 @@ def test_what_was_declared_right_stays_as_it_is(tmp_path: Path) -> None:
     assert sum(1 for overlay in changes if overlay) <= 4
 
 
+def median_off(scenario: Scenario, right: Scenario) -> float:
+    said, true = (predict(one).to_prediction().subscriptions for one in (scenario, right))
+    delays = [(a.delay_mean_seconds, b.delay_mean_seconds) for a, b in zip(said, true, strict=True)]
+    return float(np.median([abs(a / b - 1) for a, b in delays if a is not None and b]))
+
+
 def test_errors_are_of_records_that_nothing_was_estimated_from(
     simulated: pa.Table, true: Scenario, tmp_path: Path
 ) -> None:
@@ -204,9 +211,21 @@ def test_errors_are_of_records_that_nothing_was_estimated_from(
     calm = simulated.filter(pc.invert(pc.and_(first, pa.array(thinned))))
     found = calibrated(tmp_path / "r", calm, true)
     assert found.before.delay_median < 0.1
-    assert found.after.delay_median > found.before.delay_median + 0.1
+    halved = changed(true, {"publishers.*.publications.*.rate_per_second": 5.0})
+    assert found.after.delay_median == pytest.approx(median_off(halved, true), abs=0.07)
     assert found.worse
     assert not found.better
+
+
+def test_many_windows_are_halved_each_and_say_the_same(
+    simulated: pa.Table, declared: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = calibrated(tmp_path / "whole", simulated, declared)
+    monkeypatch.setattr("firedex_spark.record_windows.ROWS_OF_A_WINDOW", 5_000)
+    cut = calibrated(tmp_path / "cut", simulated, declared)
+    assert cut.better
+    assert cut.after.delay_median < 0.1 < cut.before.delay_median
+    assert cut.overlay == pytest.approx(whole.overlay, rel=1e-6)
 
 
 def test_a_difference_that_records_are_too_short_to_show_is_none(true: Scenario) -> None:
