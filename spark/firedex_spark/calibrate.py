@@ -1,4 +1,8 @@
-"""``calibrate``: a scenario's parameters from what was delivered; better predictions, shown."""
+"""``calibrate``: a scenario's parameters from what was delivered; better predictions, shown.
+
+What predictions gain is shown on records that nothing was estimated from: parameters of the earlier
+half of every run predict its later half. The overlay is then estimated from both.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from firedex.wire import Scenario
-from firedex_models import PredictionTable, predict
+from firedex_models import predict
 from firedex_spark.calibration_estimates import (
     ParameterEstimate,
     estimate_parameters,
@@ -21,7 +25,7 @@ from firedex_spark.calibration_estimates import (
 )
 from firedex_spark.errors import BadFile, NothingMatches, SeveralSites, UnreadableFile
 from firedex_spark.files_left_out import without
-from firedex_spark.measured_row import MeasuredRow
+from firedex_spark.prediction_errors import PredictionError, prediction_error
 from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import CheckedFiles, check_files, files_under
 from firedex_spark.record_windows import Window, read_window, windows_of
@@ -30,11 +34,14 @@ from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
 from firedex_spark.traffic_sums import (
     CALIBRATION_COLUMNS,
+    EARLIER,
+    LATER,
     SUMS_ORDER,
     TRAFFIC_SCHEMA,
+    WHOLE,
     traffic_sums,
 )
-from firedex_spark.validate_delays import validate_delays, window_as_plain, window_from_plain
+from firedex_spark.validate_delays import window_as_plain, window_from_plain
 
 __all__ = ["Calibration", "PredictionError", "calibrate", "calibration_of", "window_sums"]
 
@@ -43,25 +50,16 @@ UNREADABLE = "unreadable"
 GOOD_ANYWAY = 0.05
 """Median error of delays below which it does not matter if it grows."""
 NOISE = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionError:
-    """How far predictions are from what was measured, over subscriptions.
-
-    ``success_worst`` is None if records do not tell of losses. ``subscriptions``: how many were
-    compared (again for each configuration that there are records of).
-    """
-
-    delay_median: float
-    delay_worst: float
-    success_worst: float | None
-    subscriptions: int
+"""A difference of median errors that is none, however exactly delays were measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What was estimated, the scenario with it, and what that does for predictions."""
+    """What was estimated, the scenario with it, and what that does for predictions.
+
+    ``before`` and ``after`` are errors in the later half of the records: of what is declared, and
+    with what was estimated from the earlier half alone.
+    """
 
     site: str
     estimates: tuple[ParameterEstimate, ...]
@@ -74,13 +72,17 @@ class Calibration:
 
     @property
     def better(self) -> bool:
-        """Whether predictions of delays became better."""
-        return self.after.delay_median < self.before.delay_median
+        """Whether predictions of delays became better, by more than the later half leaves open."""
+        return self.after.delay_median < self.before.delay_median - self._unclear
 
     @property
     def worse(self) -> bool:
-        """Whether they became worse, and are not good anyway."""
-        return self.after.delay_median > max(self.before.delay_median + NOISE, GOOD_ANYWAY)
+        """Whether they became worse by more than that, and are not good anyway."""
+        return self.after.delay_median > max(self.before.delay_median + self._unclear, GOOD_ANYWAY)
+
+    @property
+    def _unclear(self) -> float:
+        return max(NOISE, self.before.delay_noise or 0.0)
 
 
 def calibrate(
@@ -104,50 +106,48 @@ def calibrate(
             break
         checked = without(records, checked, broken)
     where = _one_site(records, sums, site)
-    say("measuring, for predictions before and after")
-    measured = validate_delays(spark, records, [])
-    rows = [row for row in measured.rows if row.subscriber is not None and row.site == where]
     return calibration_of(
-        records,
-        sums,
-        scenario,
-        rows,
-        site=where,
-        refused=_with_refused(measured.refused, sums),
-        left_out=measured.left_out,
+        records, sums, scenario, site=where, refused=_refused(sums), left_out=checked.left_out
     )
 
 
-def _with_refused(refused: Mapping[str, int], sums: pd.DataFrame) -> dict[str, int]:
-    """Rows that measuring refuses, and those that say nothing of parameters beside."""
-    more = sums[sums.kind == "refused"].groupby("name")["count"].sum()
-    return {**refused, **{str(reason): int(count) for reason, count in more.items()}}
+def _refused(sums: pd.DataFrame) -> dict[str, int]:
+    counts = sums[sums.kind == "refused"].groupby("name")["count"].sum()
+    return {str(reason): int(count) for reason, count in counts.items()}
 
 
 def calibration_of(
     records: Path,
     sums: pd.DataFrame,
     scenario: Scenario,
-    measured: Sequence[MeasuredRow],
     *,
     site: str,
     refused: Mapping[str, int],
     left_out: Sequence[BadFile],
 ) -> Calibration:
-    """From the sums of all windows, in any order, and what was measured of the subscriptions."""
+    """From the sums of all windows, in any order."""
     sums = sums.sort_values(list(SUMS_ORDER), kind="stable", ignore_index=True)
-    _some_match(records, sums, scenario)
-    estimates = estimate_parameters(sums, scenario)
+    whole, earlier, later = (sums[sums.part == part] for part in (WHOLE, EARLIER, LATER))
+    _some_match(records, whole, scenario)
+    told = losses_are_told(whole)
+    estimates = estimate_parameters(whole, scenario, told)
     overlay = overlay_of(estimates)
-    calibrated = changed(scenario, overlay)
-    told = losses_are_told(sums)
+    # where nothing is changed, nothing can become worse by what a half alone would say
+    half = overlay_of(estimate_parameters(earlier, scenario, told)) if overlay else {}
+    outcomes = whole[whole.kind == "outcomes"]
+    telling = set(outcomes[outcomes.name != "delivered"]["run"])
+    try:
+        before = prediction_error(predict(scenario), later, telling)
+        after = prediction_error(predict(changed(scenario, half)), later, telling)
+    except NothingMatches as error:
+        raise NothingMatches(f"{records}: {error}") from error
     return Calibration(
         site=site,
         estimates=tuple(estimates),
         overlay=overlay,
-        scenario=calibrated,
-        before=_error(records, predict(scenario), measured, told),
-        after=_error(records, predict(calibrated), measured, told),
+        scenario=changed(scenario, overlay),
+        before=before,
+        after=after,
         refused=refused,
         left_out=tuple(left_out),
     )
@@ -156,7 +156,7 @@ def calibration_of(
 def _sums(
     spark: SparkSession, checked: CheckedFiles, switch_of: Mapping[str, str], site: str | None
 ) -> pd.DataFrame:
-    windows = [w for w in windows_of(checked.good) if not w.untimed]
+    windows = windows_of(checked.good)
     tasks = spark.createDataFrame(
         [(json.dumps(window_as_plain(window)),) for window in windows], "window string"
     ).repartition(max(len(windows), 1))
@@ -178,6 +178,8 @@ def window_sums(window: Window, switch_of: Mapping[str, str], site: str | None) 
         table = table.append_column("site", pa.array([window.site] * table.num_rows, pa.string()))
     broken = [{"kind": UNREADABLE, "name": str(one.file), "of": one.reason} for one in bad]
     sums = traffic_sums(table, switch_of, site)
+    if window.untimed:  # of these only what is wrong with them can be told
+        sums = sums.filter(pc.equal(sums["kind"], "refused"))
     return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=TRAFFIC_SCHEMA)])
 
 
@@ -207,43 +209,3 @@ def _some_match(records: Path, sums: pd.DataFrame, scenario: Scenario) -> None:
         raise NothingMatches(
             f"{records}: no record is of a subscription of {scenario.name!r}; they are of {few}"
         )
-
-
-def _error(
-    records: Path, table: PredictionTable, rows: Sequence[MeasuredRow], told: bool
-) -> PredictionError:
-    said = {(row.subscriber, row.filter): row for row in table.to_prediction().subscriptions}
-    delays, successes, compared, other_class = [], [], 0, 0
-    for row in rows:
-        one = said.get((row.subscriber or "", row.filter or ""))
-        if one is None:
-            continue
-        if one.priority != row.priority:  # made under another assignment
-            other_class += 1
-            continue
-        if row.success_rate is not None:
-            successes.append(abs(row.success_rate - one.success_rate))
-        if row.delay_mean_seconds:
-            # a delay that the model calls endless is wrong by all of it
-            predicted = one.delay_mean_seconds
-            off = 1.0 if predicted is None else abs(predicted / row.delay_mean_seconds - 1)
-            delays.append(off)
-        compared += bool(row.delay_mean_seconds) or row.success_rate is not None
-    if not delays:
-        raise NothingMatches(f"{records}: {_why_none(other_class)}")
-    return PredictionError(
-        delay_median=float(np.median(delays)),
-        delay_worst=float(np.max(delays)),
-        success_worst=float(np.max(successes)) if successes and told else None,
-        subscriptions=compared,
-    )
-
-
-def _why_none(other_class: int) -> str:
-    if other_class:
-        return (
-            f"no delay can be compared with a prediction: {other_class} subscriptions came in "
-            "another class than the scenario assigns them; give the scenario with the assignment "
-            "that the records were made under"
-        )
-    return "no delay can be compared with a prediction: none of the scenario's was measured"

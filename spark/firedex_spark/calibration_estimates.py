@@ -1,7 +1,7 @@
 """From sums over windows to parameters of the model, each with its uncertainty. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,28 @@ from firedex.wire import Scenario, Switch
 from firedex.wire.mqtt_names import matches
 from firedex_models import predict
 from firedex_models.demand import event_wire_bytes
+from firedex_spark.batch_means import holm
+from firedex_spark.parameter_intervals import (
+    Uncertainty,
+    of_blocks,
+    of_count,
+    of_highest,
+    of_mean,
+    of_part,
+)
 from firedex_spark.scenario_paths import path_of
 
 __all__ = ["ParameterEstimate", "estimate_parameters", "losses_are_told", "overlay_of"]
 
-Z = 1.959963984540054
+LEVEL = 0.05
 PERIODIC_VARIABILITY = 0.2
 FIXED_VARIABILITY = 0.1
 """Squared coefficients of variation below which arrivals are clockwork, and sizes all alike."""
 PLAIN_LINK_PACKETS = 1.3
 """A plain link lets one packet pass at once; what is measured of it is a little more."""
+ALIKE = 1e-3
+"""By which part what is measured of a link differs from what it is, with times that are exact."""
+ENOUGH_GAPS = 30
 ENOUGH_TO_SEE_WHEN = 30
 """Publications of a run from which on a rate is that of the time between first and last: streams
 begin later than others, and end earlier. Of fewer it is that of the whole run."""
@@ -31,10 +43,11 @@ rate to be told from what was delivered."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterEstimate:
-    """A parameter: what the scenario declares, what the records say; half of a 95 % interval.
+    """A parameter: what the scenario declares, what the records say; a 95 % interval.
 
-    ``path``: where it is in a scenario (``scenario_paths``), if it is there. ``applied``: whether
-    it goes into the overlay; ``note`` says why not, or what else is known.
+    ``path``: where it is in a scenario (``scenario_paths``), if it is there. ``chance``: how likely
+    so much of a difference is if what is declared is right. ``applied``: whether it goes into the
+    overlay; it does not if it is ``as_declared``, as far as records tell, or as ``note`` says.
     """
 
     kind: str
@@ -42,8 +55,10 @@ class ParameterEstimate:
     path: str | None
     declared: float | str | None
     estimated: float | str
-    half_width: float | None
+    interval: tuple[float, float] | None
     applied: bool
+    chance: float | None = None
+    as_declared: bool = False
     note: str = ""
 
 
@@ -53,15 +68,35 @@ def losses_are_told(sums: pd.DataFrame) -> bool:
     return bool((outcomes.name != "delivered").any())
 
 
-def estimate_parameters(sums: pd.DataFrame, scenario: Scenario) -> list[ParameterEstimate]:
-    """All that can be told of a scenario's parameters."""
-    told = losses_are_told(sums)
+def estimate_parameters(
+    sums: pd.DataFrame, scenario: Scenario, told: bool
+) -> list[ParameterEstimate]:
+    """All that can be told of a scenario's parameters; ``told``: whether losses are."""
+    return _unless_by_chance(
+        [
+            *_rates(sums, scenario, told),
+            *_sizes(sums[sums.kind == "sizes"], scenario),
+            *_fan_out(sums, scenario, told),
+            *_error_rates(sums[sums.kind == "outcomes"], scenario, told),
+            *_links(sums, scenario),
+        ]
+    )
+
+
+def _unless_by_chance(estimates: list[ParameterEstimate]) -> list[ParameterEstimate]:
+    """What is declared stays where chance explains that the records say otherwise.
+
+    For all parameters together (Holm): a scenario that is right stays as it is, all of it, with a
+    probability of 95 %. An estimate of something that is declared right makes predictions worse.
+    """
+    asked = [n for n, one in enumerate(estimates) if one.applied and one.chance is not None]
+    chances = holm(np.array([estimates[n].chance for n in asked], dtype=float)).tolist()
+    likely = {n for n, chance in zip(asked, chances, strict=True) if chance > LEVEL}
     return [
-        *_rates(sums, scenario, told),
-        *_sizes(sums[sums.kind == "sizes"], scenario),
-        *_fan_out(sums, scenario, told),
-        *_error_rates(sums[sums.kind == "outcomes"], scenario, told),
-        *_links(sums, scenario),
+        replace(one, applied=False, as_declared=True)
+        if one.applied and (number in likely or one.estimated == one.declared)
+        else one
+        for number, one in enumerate(estimates)
     ]
 
 
@@ -120,17 +155,35 @@ def _rates(sums: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator[Param
                 yield _arrivals(name, path, one.arrivals, row, known)
             spans = active[(active.name == one.topic) & (active["of"] == who)]
             count, seconds = _while_active(spans, there.count, whole)
-            count *= share
+            declared = totals[one.topic] if not who else one.rate_per_second
+            sure = _sure_of_rate(count, seconds, declared, row)
             yield ParameterEstimate(
                 kind="rate_per_second",
                 name=name,
                 path=path_of(*at, "rate_per_second"),
                 declared=one.rate_per_second,
-                estimated=count / seconds,
-                half_width=Z * float(np.sqrt(count)) / seconds,
+                estimated=share * count / seconds,
+                interval=(share * sure.interval[0], share * sure.interval[1]),
                 applied=there.applied,
+                chance=sure.chance,
                 note=there.note + ("; shared out as declared" if not who else ""),
             )
+
+
+def _sure_of_rate(count: float, seconds: float, declared: float, row: pd.Series) -> Uncertainty:
+    """By how regular the gaps are, if enough were seen: clockwork is told more exactly."""
+    if float(row["low"]) < ENOUGH_GAPS:
+        sure = of_count(count, declared * seconds)
+        return Uncertainty((sure.interval[0] / seconds, sure.interval[1] / seconds), sure.chance)
+    error = float(np.sqrt(max(count * _variability(row), 1.0))) / seconds
+    return of_mean(count / seconds, error, declared)
+
+
+def _variability(row: pd.Series) -> float:
+    """The squared coefficient of variation of the gaps between publications."""
+    gaps = max(float(row["low"]), 1.0)
+    mean = float(row["total"]) / gaps
+    return (float(row["squares"]) / gaps - mean**2) / mean**2 if mean > 0 else 1.0
 
 
 def _numbers(rows: pd.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
@@ -176,9 +229,7 @@ def _seen_by_somebody(scenario: Scenario) -> Mapping[str, float]:
 def _arrivals(
     name: str, path: str, declared: str, row: pd.Series, known: bool
 ) -> ParameterEstimate:
-    gaps = max(float(row["low"]), 1.0)
-    mean = float(row["total"]) / gaps
-    variability = (float(row["squares"]) / gaps - mean**2) / mean**2 if mean > 0 else 1.0
+    variability = _variability(row)
     note = f"squared variability of the gaps {variability:.2f}"
     return ParameterEstimate(
         kind="arrivals",
@@ -186,8 +237,8 @@ def _arrivals(
         path=path,
         declared=declared,
         estimated="periodic" if variability < PERIODIC_VARIABILITY else "poisson",
-        half_width=None,
-        applied=known and gaps >= 30,
+        interval=None,
+        applied=known and float(row["low"]) >= ENOUGH_GAPS,
         note=note if known else f"{note}; losses between them are not told",
     )
 
@@ -205,14 +256,17 @@ def _sizes(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
         variance = max(float(of_one["squares"].sum()) / count - mean**2, 0.0)
         headers = event_wire_bytes(scenario, topic, transports[subscriber], 0) - topic.event_bytes
         variability = variance / mean**2
+        rounded = float(max(round(mean - headers), 0))
+        sure = of_mean(mean - headers, float(np.sqrt(variance / count)), float(topic.event_bytes))
         yield ParameterEstimate(
             kind="event_bytes",
             name=topic.name,
             path=path_of("topics", topic.name, "event_bytes"),
             declared=float(topic.event_bytes),
-            estimated=float(max(round(mean - headers), 0)),
-            half_width=Z * float(np.sqrt(variance / count)),
+            estimated=rounded,
+            interval=sure.interval,
             applied=True,
+            chance=1.0 if rounded == topic.event_bytes else sure.chance,
         )
         yield ParameterEstimate(
             kind="size_distribution",
@@ -220,7 +274,7 @@ def _sizes(rows: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
             path=path_of("topics", topic.name, "size_distribution"),
             declared=topic.size_distribution,
             estimated="fixed" if variability < FIXED_VARIABILITY else "exponential",
-            half_width=None,
+            interval=None,
             applied=count >= 30,
             note=f"squared variability {variability:.2f}",
         )
@@ -237,7 +291,7 @@ def _fan_out(sums: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator[Par
                 path=None,
                 declared=None,
                 estimated=float(notified[topic.name] / published[topic.name]),
-                half_width=None,
+                interval=None,
                 applied=False,
                 note="follows from who subscribes; a scenario does not declare it"
                 + ("" if told else "; of what was delivered"),
@@ -249,19 +303,20 @@ def _error_rates(rows: pd.DataFrame, scenario: Scenario, told: bool) -> Iterator
     behind = rows["of"].map(switch_of)
     for switch in scenario.network.switches:
         here = rows[behind == switch.id]
-        delivered = float(here[here.name == "delivered"]["count"].sum())
-        lost = float(here[here.name == "lost-on-link"]["count"].sum())
+        delivered = int(here[here.name == "delivered"]["count"].sum())
+        lost = int(here[here.name == "lost-on-link"]["count"].sum())
         if not told or delivered + lost == 0:
             continue
-        part = lost / (delivered + lost)
+        sure = of_part(lost, delivered + lost, switch.error_rate)
         yield ParameterEstimate(
             kind="error_rate",
             name=switch.id,
             path=path_of("network", "switches", switch.id, "error_rate"),
             declared=switch.error_rate,
-            estimated=part,
-            half_width=Z * float(np.sqrt(max(part * (1 - part), 1e-12) / (delivered + lost))),
-            applied=part < 1,
+            estimated=lost / (delivered + lost),
+            interval=sure.interval,
+            applied=delivered > 0,
+            chance=sure.chance,
         )
 
 
@@ -274,29 +329,51 @@ def _links(sums: pd.DataFrame, scenario: Scenario) -> Iterator[ParameterEstimate
             if blurred:
                 yield _not_shown(switch)
             continue
-        speed = float(speeds.total.median())
-        yield ParameterEstimate(
-            kind="bandwidth_bits_per_second",
-            name=switch.id,
-            path=path_of("network", "switches", switch.id, "bandwidth_bits_per_second"),
-            declared=switch.bandwidth_bits_per_second,
-            estimated=speed,
-            half_width=_spread(speeds.total) if len(speeds) > 1 else None,
-            applied=True,
-            note=f"{float(speeds.low.mean()):.0%} of the packets left back to back",
-        )
-        burst = float(bursts.total.median())
-        plain = burst <= PLAIN_LINK_PACKETS * float(bursts.high.max())
-        yield ParameterEstimate(
-            kind="burst_bytes",
-            name=switch.id,
-            path=path_of("network", "switches", switch.id, "burst_bytes"),
-            declared=switch.burst_bytes,
-            estimated=0.0 if plain else burst,
-            half_width=_spread(bursts.total) if len(bursts) > 1 else None,
-            applied=True,
-            note="a plain link" if plain else "a token bucket",
-        )
+        blocks = sums[sums.name == switch.id]
+        yield _bandwidth(switch, speeds, list(blocks[blocks.kind == "block-speed"].total))
+        yield _burst(switch, bursts, list(blocks[blocks.kind == "block-burst"].total))
+
+
+def _bandwidth(switch: Switch, speeds: pd.DataFrame, blocks: list[float]) -> ParameterEstimate:
+    speed, declared = float(speeds.total.median()), switch.bandwidth_bits_per_second
+    sure = of_blocks(speed, blocks, declared, float(speeds.high.median()))
+    return ParameterEstimate(
+        kind="bandwidth_bits_per_second",
+        name=switch.id,
+        path=path_of("network", "switches", switch.id, "bandwidth_bits_per_second"),
+        declared=declared,
+        estimated=speed,
+        interval=sure.interval if sure else None,
+        applied=True,
+        chance=_chance(sure, speed, declared),
+        note=f"{float(speeds.low.mean()):.0%} of the packets left back to back",
+    )
+
+
+def _burst(switch: Switch, bursts: pd.DataFrame, blocks: list[float]) -> ParameterEstimate:
+    burst, declared = float(bursts.total.median()), switch.burst_bytes
+    packet = PLAIN_LINK_PACKETS * float(bursts.high.max())
+    sure = of_highest(burst, blocks, declared)
+    if burst <= packet:  # and a bucket of no more than a packet is none
+        burst, sure = 0.0, Uncertainty((0.0, packet), float(declared <= packet))
+    return ParameterEstimate(
+        kind="burst_bytes",
+        name=switch.id,
+        path=path_of("network", "switches", switch.id, "burst_bytes"),
+        declared=declared,
+        estimated=burst,
+        interval=sure.interval if sure else None,
+        applied=True,
+        chance=_chance(sure, burst, declared),
+        note="a token bucket, at least" if burst else "a plain link",
+    )
+
+
+def _chance(sure: Uncertainty | None, estimated: float, declared: float) -> float | None:
+    """What is measured of a link is a little off, however often."""
+    if abs(estimated - declared) <= ALIKE * declared:
+        return 1.0
+    return sure.chance if sure else None
 
 
 def _not_shown(switch: Switch) -> ParameterEstimate:
@@ -306,14 +383,10 @@ def _not_shown(switch: Switch) -> ParameterEstimate:
         path=None,
         declared=switch.bandwidth_bits_per_second,
         estimated="not told",
-        half_width=None,
+        interval=None,
         applied=False,
         note="times of arrival are too blurred to show packets that leave back to back",
     )
-
-
-def _spread(values: pd.Series) -> float:
-    return float(Z * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def overlay_of(estimates: list[ParameterEstimate]) -> dict[str, Any]:

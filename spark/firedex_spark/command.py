@@ -31,7 +31,7 @@ from firedex_spark.job_reports import (
     write_weights,
 )
 from firedex_spark.plan_sites import plan_sites
-from firedex_spark.profile_files import changes_of
+from firedex_spark.profile_files import changes_of, profiles_of, without_a_rule
 from firedex_spark.simulate_sweep import read_grid, simulate_sweep
 from firedex_spark.sweep_report import SWEEP_RESULTS, best_of, write_sweep
 from firedex_spark.utility_weights import fit_utility_weights
@@ -85,10 +85,13 @@ def fit_utility_weights_command(
     ):
         fitted = fit_utility_weights(session, feedback, say)
         write_weights(fitted, changes_of(fitted.worths, before), folder)
+    missing = without_a_rule(fitted.worths)
     summary = {
         "feedback": fitted.feedback,
         "copies": fitted.copies,
         "weights": len(fitted.worths),
+        "rules": sum(len(profile.rules) for profile in profiles_of(fitted.worths)),
+        "without_a_rule": [str(one) for one in missing],
         "raters": fitted.raters,
         "not_fitted": fitted.not_fitted,
         "refused_rows": fitted.refused,
@@ -125,10 +128,13 @@ def calibrate_command(
 ) -> None:
     """Estimate rates, sizes, losses, bandwidths and bursts; show what predictions gain by it.
 
+    What chance explains stays as declared. The gain is shown on the later half of the records, by
+    what the earlier half says.
+
     RECORDS is a file or a folder of Parquet files. SCENARIO must have the assignment that they
     were made under, as `firedex plan --write planned.yaml` writes it. Writes overlay.yaml (what
     changes), calibrated.yaml (the whole scenario), estimates.json, quarantine.json, report.html.
-    Exit code 1 if predictions became worse.
+    Exit code 1 if predictions of the later half became worse.
     """
     declared = read_or_fail(scenario)
     if declared.assignment is None:
@@ -141,6 +147,8 @@ def calibrate_command(
         write_calibration(done, folder)
     summary = {
         "site": done.site,
+        "changed": len(done.overlay),
+        "as_declared": sum(one.as_declared for one in done.estimates),
         "before": asdict(done.before),
         "after": asdict(done.after),
         "better": done.better,

@@ -11,7 +11,7 @@ from firedex.wire import to_plain
 from firedex_spark.calibrate import Calibration
 from firedex_spark.html_report import Page, plot
 from firedex_spark.plan_sites import FleetOutcome
-from firedex_spark.profile_files import ProfileChange, profiles_of
+from firedex_spark.profile_files import ProfileChange, profiles_of, without_a_rule
 from firedex_spark.report_files import (
     say_what_was_left_out,
     write_json,
@@ -49,8 +49,10 @@ def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folde
     page = Page("What information is worth")
     page.text(
         f"{fitted.feedback} rows of feedback, {fitted.copies} of them copies. A weight is the "
-        "worth on the scale of ratings, 1 to 5; with few ratings it is near that of its class of "
-        "topics."
+        "worth in points, on the scale behind the ratings: an opinion from 4.5 on is rated 5, so "
+        "that what nearly everybody rates 5 is worth more than 5, and what everybody rates 1 may "
+        "be worth less than 1 (a weight is never below 0.01). With few ratings it is near that "
+        "of its class of topics."
     )
     say_what_was_left_out(page, fitted.left_out, fitted.refused)
     page.items([f"{role} is not fitted: {why}" for role, why in fitted.not_fitted.items()])
@@ -62,6 +64,7 @@ def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folde
     )
     page.image(plot(lambda axes: _draw_worths(axes, fitted)), "worth and its interval")
     page.heading("What changed, and why")
+    page.items([str(one) for one in without_a_rule(fitted.worths)])
     page.table(
         ("filter", "role", "phase", "before", "now", "95 % interval", "why"),
         [
@@ -73,7 +76,7 @@ def write_weights(fitted: FittedWeights, changes: Sequence[ProfileChange], folde
 
 
 def _interval(interval: tuple[float, float] | None) -> str | None:
-    return None if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+    return None if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
 
 
 def _draw_worths(axes: Any, fitted: FittedWeights) -> None:
@@ -102,6 +105,11 @@ def write_calibration(done: Calibration, folder: Path) -> None:
     page.text(f"From the records of {done.site}.")
     say_what_was_left_out(page, done.left_out, dict(done.refused))
     page.heading("Predictions before and after")
+    page.text(
+        "Errors in the later half of every run, which nothing was estimated from for this table: "
+        "of what is declared, and with what the earlier half says. The overlay is then estimated "
+        f"from both halves. {_verdict(done)}"
+    )
     page.table(
         ("", "median error of delays", "worst", "worst error of success"),
         [
@@ -110,22 +118,39 @@ def write_calibration(done: Calibration, folder: Path) -> None:
         ],
     )
     page.heading("Parameters")
+    page.text(
+        "What chance explains stays as declared, judged for all parameters together at 5 %. How "
+        "fast a broker and a switch's tables work is not told by records from end to end, and "
+        "stays as declared too."
+    )
     page.table(
-        ("parameter", "of", "declared", "estimated", "±", "in the overlay", "note"),
+        ("parameter", "of", "declared", "estimated", "95 % interval", "in the overlay", "note"),
         [
             (
                 e.kind,
                 e.name,
                 e.declared,
                 e.estimated,
-                e.half_width,
-                "yes" if e.applied else "no",
+                _interval(e.interval),
+                "yes" if e.applied else "as declared" if e.as_declared else "no",
                 e.note,
             )
             for e in done.estimates
         ],
     )
     page.write(folder / "report.html")
+
+
+def _verdict(done: Calibration) -> str:
+    noise = done.before.delay_noise
+    if done.better:
+        return "Predictions of delays are better with it."
+    if done.worse:
+        return "Predictions of delays are worse with it: do not use it without a look at why."
+    if done.before == done.after:
+        return "They are the same: nothing that matters to predictions is changed."
+    measured = "" if noise is None else f" (the measured means are uncertain by {noise:.1%})"
+    return f"Which of both is better the records do not tell{measured}."
 
 
 def write_fleet_outcome(outcome: FleetOutcome, folder: Path) -> None:

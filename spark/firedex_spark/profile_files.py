@@ -12,11 +12,12 @@ from firedex.wire import LogUtility
 from firedex.wire.incident import ANYBODY, PhaseProfile, ProfileRule
 from firedex_spark.role_worth import LearntWorth
 
-__all__ = ["ProfileChange", "changes_of", "profiles_of"]
+__all__ = ["ProfileChange", "WithoutARule", "changes_of", "profiles_of", "without_a_rule"]
 
 MOST_RULES = 1000
 LEAST_WEIGHT = 0.01
 DIGITS = 4
+NO_ROOM = "a profile has no room for it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,26 @@ class ProfileChange:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutARule:
+    """Topics of a role in a phase that have no rule of their own, for want of room.
+
+    ``by_class``: how many their class's rule covers; ``not_at_all``: those whose class has none.
+    """
+
+    phase: str
+    role: str
+    by_class: int
+    not_at_all: int
+
+    def __str__(self) -> str:
+        more = f", and {self.not_at_all} no rule at all" if self.not_at_all else ""
+        return (
+            f"{self.role} in {self.phase}: {self.by_class} topics have the weight of their class"
+            f"{more}; a profile holds {MOST_RULES} rules"
+        )
+
+
 def filter_of(worth: LearntWorth) -> str:
     """The filter that a worth is for."""
     return worth.topic if worth.topic is not None else f"{worth.topic_class}/#"
@@ -45,63 +66,99 @@ def weight_of(worth: LearntWorth) -> float:
 def profiles_of(worths: Sequence[LearntWorth]) -> tuple[PhaseProfile, ...]:
     """A profile for each phase.
 
-    Where there are more topics than a profile holds rules, those nearest to their class go without
-    one: the class's rule covers them.
+    Where there is more than a profile holds rules, topics that are nearest to their class go
+    without one, whoever's they are: the class's rule covers them. If classes alone are too many,
+    those with the fewest ratings go without.
     """
-    phases = sorted({worth.phase for worth in worths})
-    return tuple(_profile(phase, [w for w in worths if w.phase == phase]) for phase in phases)
+    return tuple(
+        PhaseProfile(
+            phase=phase,
+            rules=tuple(
+                ProfileRule(
+                    filter=filter_of(worth),
+                    role=worth.role,
+                    utility=LogUtility(weight=weight_of(worth)),
+                )
+                for worth in kept
+            ),
+        )
+        for phase, kept in _with_a_rule(worths).items()
+    )
 
 
-def _profile(phase: str, worths: list[LearntWorth]) -> PhaseProfile:
+def _with_a_rule(worths: Sequence[LearntWorth]) -> dict[str, list[LearntWorth]]:
+    """By phase, what has a rule, in the order of the rules."""
+    by_phase: dict[str, list[LearntWorth]] = {}
+    for worth in sorted(worths, key=lambda w: w.phase):
+        by_phase.setdefault(worth.phase, []).append(worth)
+    return {phase: _kept(of_phase) for phase, of_phase in by_phase.items()}
+
+
+def _kept(worths: list[LearntWorth]) -> list[LearntWorth]:
     classes = [worth for worth in worths if worth.topic is None]
     of_class = {(worth.role, worth.topic_class): worth.worth for worth in classes}
     topics = [worth for worth in worths if worth.topic is not None]
-    far = sorted(
-        topics,
-        key=lambda w: (-abs(w.worth - of_class[w.role, w.topic_class]), filter_of(w), w.role),
-    )
-    kept = far[: max(MOST_RULES - len(classes), 0)]
-    # a topic at the top of its class's branch is covered by the class too
-    kept = sorted(kept, key=lambda w: (w.role, filter_of(w))) + classes
-    ordered = sorted(kept, key=lambda w: w.role == ANYBODY)
-    return PhaseProfile(
-        phase=phase,
-        rules=tuple(
-            ProfileRule(
-                filter=filter_of(worth),
-                role=worth.role,
-                utility=LogUtility(weight=weight_of(worth)),
-            )
-            for worth in ordered[:MOST_RULES]
-        ),
-    )
+
+    def nearness(worth: LearntWorth) -> tuple[float, int, str, str]:
+        off = abs(worth.worth - of_class[worth.role, worth.topic_class])
+        return -off, -worth.ratings, filter_of(worth), worth.role
+
+    classes = sorted(classes, key=lambda w: (-w.ratings, filter_of(w), w.role))[:MOST_RULES]
+    topics = sorted(topics, key=nearness)[: MOST_RULES - len(classes)]
+
+    def place(worth: LearntWorth) -> tuple[bool, bool, str, str]:
+        # a topic at the top of its class's branch is covered by the class too
+        return worth.role == ANYBODY, worth.topic is None, worth.role, filter_of(worth)
+
+    return sorted([*topics, *classes], key=place)
+
+
+def without_a_rule(worths: Sequence[LearntWorth]) -> list[WithoutARule]:
+    """What a profile had no room for, by phase and role."""
+    kept = {_key(worth) for of_phase in _with_a_rule(worths).values() for worth in of_phase}
+    missing = [worth for worth in worths if _key(worth) not in kept]
+    bare = {(w.phase, w.role, w.topic_class) for w in missing if w.topic is None}
+    found = []
+    for phase, role in sorted({(w.phase, w.role) for w in missing}):
+        topics = [w for w in missing if (w.phase, w.role) == (phase, role) and w.topic is not None]
+        alone = sum((phase, role, w.topic_class) in bare for w in topics)
+        found.append(
+            WithoutARule(phase=phase, role=role, by_class=len(topics) - alone, not_at_all=alone)
+        )
+    return found
+
+
+def _key(worth: LearntWorth) -> tuple[str, str, str]:
+    return worth.role, worth.phase, filter_of(worth)
 
 
 def changes_of(
     worths: Sequence[LearntWorth], previous: Sequence[PhaseProfile]
 ) -> list[ProfileChange]:
-    """Every weight beside what it was; and the rules that are no more."""
+    """Every rule that is written beside what it was; and the rules that are no more."""
     before = {
         (rule.role, profile.phase, rule.filter): rule.utility.weight
         for profile in previous
         for rule in profile.rules
         if rule.utility is not None
     }
-    made = []
-    for worth in worths:
-        key = (worth.role, worth.phase, filter_of(worth))
-        made.append(
-            ProfileChange(
-                role=worth.role,
-                phase=worth.phase,
-                filter=filter_of(worth),
-                before=before.pop(key, None),
-                after=weight_of(worth),
-                interval=worth.interval,
-                why=_why(worth),
-            )
+    kept = {_key(worth) for of_phase in _with_a_rule(worths).values() for worth in of_phase}
+    made = [
+        ProfileChange(
+            role=worth.role,
+            phase=worth.phase,
+            filter=filter_of(worth),
+            before=before.pop(_key(worth), None),
+            after=weight_of(worth),
+            interval=worth.interval,
+            why=_why(worth),
         )
+        for worth in worths
+        if _key(worth) in kept
+    ]
+    known = {_key(worth) for worth in worths}
     for (role, phase, filter_), weight in sorted(before.items()):
+        why = "no feedback names it any more" if (role, phase, filter_) not in known else NO_ROOM
         made.append(
             ProfileChange(
                 role=role,
@@ -110,7 +167,7 @@ def changes_of(
                 before=weight,
                 after=None,
                 interval=None,
-                why="no feedback names it any more; its class's rule covers it, if there is one",
+                why=f"{why}; its class's rule covers it, if there is one",
             )
         )
     return made

@@ -48,28 +48,42 @@ class RatingCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What other feedback says of cells: a worth and its variance, for some of them."""
+    """What other feedback of one kind says of cells, each named once: a worth and its variance.
+
+    ``shared``: by how much all of them may be off together, a column for each way in which they
+    may (standard deviations); more cells do not make that any smaller. ``stretched``: by how much
+    each would be off if the scale of this kind is, which it then is in every kind alike: all learn
+    it from the same ratings. It goes into errors alone; were the scale fitted too, worths of
+    nothing would fit it best.
+    """
 
     cell: Integers
     worth: Floats
     variance: Floats
+    shared: Floats
+    stretched: Floats
 
-    @classmethod
-    def none(cls) -> "Evidence":
-        """Nothing said."""
-        return cls(cell=np.zeros(0, dtype=np.int64), worth=np.zeros(0), variance=np.zeros(0))
+    def precision(self) -> Floats:
+        """The inverse of the covariance of all that is said."""
+        alone = 1 / self.variance
+        weighed = self.shared * alone[:, None]
+        middle = np.eye(self.shared.shape[1]) + self.shared.T @ weighed
+        precision: Floats = np.diag(alone) - weighed @ np.linalg.solve(middle, weighed.T)
+        return precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedWorth:
     """Worth of cells and of classes with standard errors, on the scale of ratings.
 
+    ``own_error`` is without what all cells share, such as who happened to rate.
     A new topic of a class is worth ``class_worth`` with ``new_topic_error``. ``pulled``: the part
     of the way from its own ratings to its class that each cell went.
     """
 
     worth: Floats
     error: Floats
+    own_error: Floats
     class_worth: Floats
     class_error: Floats
     new_topic_error: Floats
@@ -89,11 +103,11 @@ def fit_worth(
     class_of_cell: Sequence[int] | Integers,
     *,
     raters: int,
-    evidence: Evidence | None = None,
+    evidence: Sequence[Evidence] = (),
     shrink: bool = True,
 ) -> FittedWorth:
     """Fit one role; ``class_of_cell``: each cell's class. Without ``shrink`` each for itself."""
-    fit = _Fit(counts, np.asarray(class_of_cell), raters, evidence or Evidence.none(), shrink)
+    fit = _Fit(counts, np.asarray(class_of_cell), raters, evidence, shrink)
     for _ in range(ROUNDS):
         if fit.round() < SETTLED:
             break
@@ -106,11 +120,11 @@ class _Fit:
         counts: RatingCounts,
         class_of_cell: Integers,
         raters: int,
-        evidence: Evidence,
+        evidence: Sequence[Evidence],
         shrink: bool,
     ) -> None:
         self._counts, self._class, self._raters = counts, class_of_cell, raters
-        self._evidence, self._shrink = evidence, shrink
+        self._evidence, self._shrink = [(said, said.precision()) for said in evidence], shrink
         self._cells, self._classes = len(class_of_cell), int(class_of_cell.max(initial=-1)) + 1
         self._noise, self._rater_variance = 1.0, 1.0
         self._topic_variance = 1.0 if shrink else 100.0
@@ -145,9 +159,9 @@ class _Fit:
         slope_cell = np.bincount(cell, slope, self._cells)
         reduced = np.diag(table.sum(axis=1)) - (table / of_rater) @ table.T
         right = slope_cell - table @ (slope_rater / of_rater)
-        said = self._evidence
-        reduced[said.cell, said.cell] += 1 / said.variance
-        np.add.at(right, said.cell, (said.worth - self._worth[said.cell]) / said.variance)
+        for said, how_sure in self._evidence:
+            reduced[np.ix_(said.cell, said.cell)] += how_sure
+            right[said.cell] += how_sure @ (said.worth - self._worth[said.cell])
         design = self._design()
         precision = self._precision()
         information = design.T @ reduced @ design + np.diag(precision)
@@ -270,7 +284,13 @@ class _Fit:
     def result(self) -> FittedWorth:
         """With the errors of the last point."""
         covariance, design = self._covariance, self._design()
-        variance = ((design @ covariance) * design).sum(axis=1)
+        of_cells = design @ covariance @ design.T
+        stretched = np.zeros(self._cells)
+        for said, how_sure in self._evidence:
+            stretched += of_cells[:, said.cell] @ (how_sure @ said.stretched)
+        of_cells = of_cells + np.outer(stretched, stretched)
+        variance, together = np.diag(of_cells), of_cells.mean(axis=0)
+        own = np.maximum(variance - 2 * together + together.mean(), 0.0)
         classes = np.arange(self._cells, self._cells + self._classes)
         role = len(covariance) - 1
         of_class = (
@@ -279,6 +299,7 @@ class _Fit:
         return FittedWorth(
             worth=self._worth,
             error=np.sqrt(variance),
+            own_error=np.sqrt(own),
             class_worth=self._effects[classes] + self._effects[-1],
             class_error=np.sqrt(of_class),
             new_topic_error=np.sqrt(of_class + self._topic_variance),

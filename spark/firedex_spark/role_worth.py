@@ -13,6 +13,7 @@ from firedex_spark.behaviour_evidence import (
     choice_scores,
     dwell_scores,
     linked,
+    repeated,
 )
 from firedex_spark.rating_model import Evidence, FittedWorth, RatingCounts, fit_worth
 
@@ -24,14 +25,18 @@ STATISTICS = (
     "topic",
     "other_topic",
     "kind",
+    "site",
     "rater",
     "rating",
     "count",
     "total",
     "squares",
+    "together",
 )
-"""The columns that feedback is summed up to. ``rater`` and ``rating`` are of ratings alone; sums
-are of acknowledgements, and of the logarithms of dwell."""
+"""The columns that feedback is summed up to. ``site``, ``rater`` and ``rating`` are of ratings only
+(a rater is known by site and name), sums of acknowledgements and of the logarithms of dwell.
+``together``: the sum, over raters, of the squares of how many are of each."""
+DWELLS = ("count", "total", "squares", "together")
 Z = 1.959963984540054
 MOST_CELLS = 4_000
 MOST_PAIRS = 40_000_000
@@ -78,8 +83,9 @@ def fit_role(role: str, statistics: pd.DataFrame) -> tuple[list[LearntWorth], Fi
 
 class _RoleFeedback:
     def __init__(self, role: str, statistics: pd.DataFrame) -> None:
-        order = ["phase", "topic", "other_topic", "kind", "rater", "rating"]
-        self._rows = statistics.fillna({"other_topic": "", "rater": ""}).sort_values(order)
+        order = ["phase", "topic", "other_topic", "kind", "site", "rater", "rating"]
+        blank = {"other_topic": "", "site": "", "rater": ""}
+        self._rows = statistics.fillna(blank).sort_values(order)
         self._role = role
         chosen = self._rows[self._rows.kind == "choice"]
         seen = {*zip(self._rows.phase, self._rows.topic, strict=True)}
@@ -103,7 +109,7 @@ class _RoleFeedback:
         first = fit_worth(counts, self._class, raters=raters)
         evidence = self._evidence(first, rated)
         final = first
-        if len(evidence.cell):
+        if evidence:
             final = fit_worth(counts, self._class, raters=raters, evidence=evidence)
         return [*self._topics(final, counts), *self._class_rows(final, counts)], final
 
@@ -116,35 +122,32 @@ class _RoleFeedback:
 
     def _ratings(self) -> tuple[RatingCounts, int]:
         rows = self._of("rating")
-        names, rater = np.unique(rows.rater.to_numpy(dtype=str), return_inverse=True)
+        rater = rows.groupby(["site", "rater"]).ngroup().to_numpy(dtype=np.int64)
         counts = RatingCounts(
             cell=self._cell(rows),
-            rater=rater.astype(np.int64),
+            rater=rater,
             rating=rows.rating.to_numpy(dtype=np.int64),
             count=rows["count"].to_numpy(dtype=np.int64),
         )
-        return counts, len(names)
+        return counts, int(rater.max(initial=-1)) + 1
 
-    def _evidence(self, fit: FittedWorth, rated: NDArray[np.bool_]) -> Evidence:
-        found = [linked(scores, fit.worth, fit.error, rated) for scores in self._scores()]
-        if not found:
-            return Evidence.none()
-        # kinds of evidence on one cell add up by their precision
-        cell = np.concatenate([e.cell for e in found])
-        precision = 1 / np.concatenate([e.variance for e in found])
-        worth = np.concatenate([e.worth for e in found])
-        weight = np.bincount(cell, precision, len(self._cells))
-        some = np.flatnonzero(weight > 0)
-        mean = np.bincount(cell, precision * worth, len(self._cells))[some] / weight[some]
-        return Evidence(cell=some, worth=mean, variance=1 / weight[some])
+    def _evidence(self, fit: FittedWorth, rated: NDArray[np.bool_]) -> list[Evidence]:
+        alike = fit.rater_spread**2 / (fit.rater_spread**2 + fit.noise**2)
+        scores = self._scores(alike)
+        found = [linked(one, fit.worth, fit.own_error, rated) for one in scores]
+        return [said for said in found if said is not None]
 
-    def _scores(self) -> list[Scores]:
+    def _scores(self, alike: float) -> list[Scores]:
+        """``alike``: which part of the variance of what somebody does is of who they are."""
         made = []
         if len(rows := self._of("acknowledgement")):
-            made.append(acknowledgement_scores(self._cell(rows), *_numbers(rows, "count", "total")))
+            shown, acknowledged, together = _numbers(rows, "count", "total", "together")
+            wider = repeated(shown, together, alike)
+            made.append(acknowledgement_scores(self._cell(rows), shown, acknowledged, wider))
         if len(rows := self._of("dwell")):
-            numbers = _numbers(rows, "count", "total", "squares")
-            made.append(dwell_scores(self._cell(rows), *numbers))
+            count, total, squares, together = _numbers(rows, *DWELLS)
+            wider = repeated(count, together, alike)
+            made.append(dwell_scores(self._cell(rows), count, total, squares, wider))
         if len(rows := self._of("choice")):
             phase = np.array([self._phases.index(p) for p, _ in self._cells])
             won, lost = self._cell(rows), self._cell(rows, "other_topic")

@@ -4,6 +4,9 @@ A link shows its speed when packets leave it back to back: the size of one over 
 one before is then the bandwidth, and less whenever the link was idle between. The commonest such
 ratio is the speed. A shaper that has saved up tokens lets more pass at once: how far arrivals run
 ahead of the speed, at the most, is its burst.
+
+A window is summed up whole; the earlier half of every run in it once more, and the delays of the
+later half: estimates of one half can be held against what was measured in the other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,13 +21,23 @@ from numpy.typing import NDArray
 from firedex_spark.record_columns import COLUMNS
 from firedex_spark.record_rows import refused_rows
 
-__all__ = ["CALIBRATION_COLUMNS", "SUMS_ORDER", "TRAFFIC_SCHEMA", "traffic_sums"]
+__all__ = [
+    "CALIBRATION_COLUMNS",
+    "EARLIER",
+    "LATER",
+    "SUMS_ORDER",
+    "TRAFFIC_SCHEMA",
+    "WHOLE",
+    "traffic_sums",
+]
 
 Floats = NDArray[np.float64]
 CALIBRATION_COLUMNS = (*COLUMNS, "topic", "publisher", "wire_bytes")
 """All that ``validate-delays`` looks at, since the same rows count; and what it does not need."""
+WHOLE, EARLIER, LATER = "", "earlier half", "later half"
 TRAFFIC_SCHEMA = pa.schema(
     [
+        ("part", pa.string()),
         ("kind", pa.string()),
         ("run", pa.string()),
         ("name", pa.string()),
@@ -42,10 +55,13 @@ TRAFFIC_SCHEMA = pa.schema(
 ``low``), ``active`` (topic of publisher: first and last time), ``span`` (run: first and last time),
 ``numbered`` (topic of publisher: first and last number of a stream), ``sizes`` (topic of
 subscriber: bytes), ``fan-out`` (topic: notifications), ``outcomes`` (outcome of subscriber),
-``speed`` (switch: one estimate, ``low``: part of the gaps that show it), ``burst`` (switch: one
-estimate; ``high``: the largest packet), ``blurred`` (switch whose speed does not show),
-``refused`` (why: rows that ``validate-delays`` counts, and that say nothing here)."""
-SUMS_ORDER = ("kind", "run", "name", "of", "stream", "low", "high", "count", "total")
+``speed`` (switch: one estimate, ``low``: part of the gaps that show it, ``high``: how wide the peak
+is), ``burst`` (switch: one estimate; ``high``: the largest packet), ``block-speed`` and
+``block-burst`` (switch: the same of a part of the window), ``blurred`` (switch whose speed does not
+show), ``refused`` (why: rows that do not count), ``delays`` (filter of subscriber, in one of the
+blocks of the later half: notifications; ``total`` of the delays of the ``low`` that have one;
+``high``: the class). In the earlier half what a window has of a run is a run of its own."""
+SUMS_ORDER = ("part", "kind", "run", "name", "of", "stream", "low", "high", "count", "total")
 NUMBERED = r"^([0-9a-f]{16})-([0-9]{1,15})$"
 """The id of a stamped event: a stream, and the how-manieth of it (``firedex.event_stamp``)."""
 NARROW = 0.01
@@ -58,6 +74,9 @@ a peak a hundred times as high; where hosts delay them by more than a packet tak
 and the highest of smooth counts says nothing of the link."""
 FEWEST_GAPS = 200
 LEAST_SHARE = 0.02
+BLOCKS = 8
+"""Parts of a window's time, for how much what is told of a link scatters."""
+FEWEST_OF_A_BLOCK = 8
 
 
 def traffic_sums(table: pa.Table, switch_of: Mapping[str, str], site: str | None) -> pa.Table:
@@ -72,22 +91,33 @@ def traffic_sums(table: pa.Table, switch_of: Mapping[str, str], site: str | None
     if site is not None:
         frame = frame[frame["site"] == site]
     frame = _without_copies(frame)
-    rows += [*_subscriptions(frame), *_publications(frame), *_sizes(frame), *_outcomes(frame)]
+    rows += _sums(frame, switch_of)
+    time = frame["published_at_seconds"]
+    later = time > time.groupby(frame["run"]).transform("median")
+    first = time.groupby(frame["run"]).transform("min").map("{:.6f}".format)
+    earlier = frame.assign(run=frame["run"] + " from " + first)[~later]
+    rows += [row | {"part": EARLIER} for row in _sums(earlier, switch_of)]
+    rows += [row | {"part": LATER} for row in _delays(frame[later])]
+    return pa.Table.from_pylist(rows, schema=TRAFFIC_SCHEMA)
+
+
+def _sums(frame: pd.DataFrame, switch_of: Mapping[str, str]) -> list[dict[str, Any]]:
+    rows = [*_subscriptions(frame), *_publications(frame), *_sizes(frame), *_outcomes(frame)]
     arrived = frame[frame["outcome"] == "delivered"].drop_duplicates(
         ["run", "subscriber", "topic", "publication_id", "received_at_seconds"]
     )
     for (run, switch), group in arrived.groupby(["run", arrived["subscriber"].map(switch_of)]):
         rows += _link(str(run), str(switch), group)
-    return pa.Table.from_pylist(rows, schema=TRAFFIC_SCHEMA)
+    return rows
 
 
 def _usable(table: pa.Table) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Rows that ``validate-delays`` counts, but for those without a topic or a size: how many."""
-    _, good = refused_rows(table)
+    """Rows that ``validate-delays`` counts, but for those without a topic or a size; the others."""
+    contradicting, good = refused_rows(table)
     table = table.filter(pa.array(good))
     named = table.filter(pc.is_valid(table.column("topic")))
     sized = named.filter(pc.greater_equal(named.column("wire_bytes"), 0))  # drops nulls too
-    refused = {
+    refused = contradicting | {
         "topic is missing": table.num_rows - named.num_rows,
         "wire_bytes is missing or negative": named.num_rows - sized.num_rows,
     }
@@ -109,7 +139,15 @@ def _without_copies(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _row(kind: str, run: str, name: str, of: str = "", **numbers: Any) -> dict[str, Any]:
-    blank = {"stream": "", "count": 0, "total": 0.0, "squares": 0.0, "low": 0.0, "high": 0.0}
+    blank = {
+        "part": WHOLE,
+        "stream": "",
+        "count": 0,
+        "total": 0.0,
+        "squares": 0.0,
+        "low": 0.0,
+        "high": 0.0,
+    }
     return {"kind": kind, "run": run, "name": name, "of": of, **blank, **numbers}
 
 
@@ -189,6 +227,28 @@ def _outcomes(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
         yield _row("outcomes", str(run), str(outcome), str(subscriber), count=int(count))
 
 
+def _delays(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """By blocks of about as many records each, for how far means of them scatter."""
+    rank = frame.groupby("run")["published_at_seconds"].rank(method="min", pct=True)
+    block = np.minimum(np.ceil(rank * BLOCKS), BLOCKS).astype(np.int64)
+    delay = frame["received_at_seconds"] - frame["published_at_seconds"]
+    by = ["run", "filter", "subscriber", "priority", "block"]
+    groups = frame.assign(block=block, delay=delay).groupby(by)["delay"]
+    counted = groups.agg(["size", "count", "sum"])
+    for (run, filter_, subscriber, priority, number), row in counted.iterrows():
+        yield _row(
+            "delays",
+            str(run),
+            str(filter_),
+            str(subscriber),
+            stream=str(number),
+            count=int(row["size"]),
+            low=float(row["count"]),
+            total=float(row["sum"]),
+            high=float(priority),
+        )
+
+
 def _link(run: str, switch: str, arrived: pd.DataFrame) -> list[dict[str, Any]]:
     order = np.argsort(arrived["received_at_seconds"].to_numpy(), kind="stable")
     time = arrived["received_at_seconds"].to_numpy()[order]
@@ -215,10 +275,25 @@ def _link(run: str, switch: str, arrived: pd.DataFrame) -> list[dict[str, Any]]:
     if len(peak) < CLEAR * beside:
         return [_row("blurred", run, switch, count=len(ratio), total=len(peak) / beside)]
     speed = float(np.median(peak))
+    # where times are blurred the middle of the peak is a little off, and the same in every block
+    wide = float(np.subtract(*np.percentile(peak, [75, 25]))) / 2
     burst = _ahead(np.append(0.0, gap), size, speed)
     return [
-        _row("speed", run, switch, count=len(peak), total=speed, low=share),
+        _row("speed", run, switch, count=len(peak), total=speed, low=share, high=wide),
         _row("burst", run, switch, count=1, total=burst / 8, high=float(size.max()) / 8),
+        *(
+            _row("block-speed", run, switch, count=len(some), total=float(np.median(some)))
+            for some in np.array_split(peak, BLOCKS)
+            if len(some) >= FEWEST_OF_A_BLOCK
+        ),
+        *(
+            _row("block-burst", run, switch, count=len(gaps), total=_ahead(gaps, bits, speed) / 8)
+            for gaps, bits in zip(
+                np.array_split(np.append(0.0, gap), BLOCKS),
+                np.array_split(size, BLOCKS),
+                strict=True,
+            )
+        ),
     ]
 
 

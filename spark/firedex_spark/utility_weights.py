@@ -129,7 +129,8 @@ def _what_was_wrong(statistics: DataFrame) -> tuple[dict[str, int], list[BadFile
 def feedback_statistics(rows: DataFrame) -> DataFrame:
     """The sufficient statistics: counts and sums, few whatever the number of rows.
 
-    ``count`` is without copies, ``rows`` with them; what has a ``problem`` is kept apart.
+    ``count`` is without copies, ``rows`` with them; what has a ``problem`` is kept apart. A rater
+    is somebody of a site: the same name at another site is somebody else.
     """
     kind = f.col("kind")
     rating = kind == "rating"
@@ -137,25 +138,36 @@ def feedback_statistics(rows: DataFrame) -> DataFrame:
     logarithm = f.when(kind == "dwell", f.log("value")).when(
         kind == "acknowledgement", f.col("value")
     )
-    return different.groupBy(
+    # as decimals: their sum is the same in any order
+    amount = f.coalesce(logarithm, f.lit(0.0))
+    keys = ("problem", "role", "phase", "topic", "other_topic", "kind", "rating")
+    of_raters = different.groupBy(
         "problem",
         "role",
         "phase",
         "topic",
         f.when(kind == "choice", f.col("other_topic")).alias("other_topic"),
         "kind",
-        f.when(rating | f.col("problem").isNotNull(), f.col("rater")).alias("rater"),
         f.when(rating, f.col("value")).otherwise(0).cast("long").alias("rating"),
+        "site",
+        "rater",
     ).agg(
         f.count(f.lit(1)).alias("count"),
         f.sum("times").alias("rows"),
-        # as decimals: their sum is the same in any order
-        f.sum(f.coalesce(logarithm, f.lit(0.0)).cast("decimal(20,12)"))
-        .cast("double")
-        .alias("total"),
-        f.sum((f.coalesce(logarithm, f.lit(0.0)) ** 2).cast("decimal(20,12)"))
-        .cast("double")
-        .alias("squares"),
+        f.sum(amount.cast("decimal(20,12)")).alias("total"),
+        f.sum((amount**2).cast("decimal(20,12)")).alias("squares"),
+    )
+    named = rating | f.col("problem").isNotNull()
+    return of_raters.groupBy(
+        *keys,
+        f.when(rating, f.col("site")).alias("site"),
+        f.when(named, f.col("rater")).alias("rater"),
+    ).agg(
+        f.sum("count").alias("count"),
+        f.sum("rows").alias("rows"),
+        f.sum("total").cast("double").alias("total"),
+        f.sum("squares").cast("double").alias("squares"),
+        f.sum(f.col("count") ** 2).alias("together"),
     )
 
 

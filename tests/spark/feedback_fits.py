@@ -1,8 +1,5 @@
 """Generated feedback fitted in one process, as the job does it on Spark."""
 
-from collections import Counter
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -12,27 +9,22 @@ from firedex_spark.role_worth import STATISTICS, LearntWorth, fit_role
 
 def statistics_of(made: GeneratedFeedback) -> pd.DataFrame:
     """As Spark sums them up."""
-    counted: Counter[tuple[Any, ...]] = Counter()
-    sums: dict[tuple[Any, ...], list[float]] = {}
-    for row in made.table.to_pylist():
-        kind, value = row["kind"], row["value"]
-        rated = kind == "rating"
-        key = (
-            row["role"],
-            row["phase"],
-            row["topic"],
-            row["other_topic"],
-            kind,
-            row["rater"] if rated else None,
-            int(value) if rated else 0,
-        )
-        counted[key] += 1
-        amount = np.log(value) if kind == "dwell" else value if kind == "acknowledgement" else 0.0
-        into = sums.setdefault(key, [0.0, 0.0])
-        into[0] += amount
-        into[1] += amount**2
-    rows = [(*key, count, *sums[key]) for key, count in counted.items()]
-    return pd.DataFrame(rows, columns=list(STATISTICS))
+    rows = made.table.to_pandas()
+    kind, value = rows["kind"], rows["value"]
+    rows["rating"] = value.where(kind == "rating", 0).astype(np.int64)
+    shown = value.where(kind == "acknowledgement", 0.0)
+    amount = np.log(value.where(kind == "dwell", 1.0)).where(kind == "dwell", shown)
+    rows = rows.assign(count=1, total=amount, squares=amount**2)
+    cells = ["role", "phase", "topic", "other_topic", "kind", "rating"]
+    of_raters = rows.groupby([*cells, "site", "rater"], dropna=False, as_index=False)
+    found = of_raters[["count", "total", "squares"]].sum()
+    found["together"] = found["count"] ** 2
+    rated = found["kind"] == "rating"
+    for name in ("site", "rater"):
+        found[name] = found[name].astype(object).where(rated, None)
+    return found.groupby([*cells, "site", "rater"], dropna=False, as_index=False).sum()[
+        list(STATISTICS)
+    ]
 
 
 def all_worths(made: GeneratedFeedback) -> list[LearntWorth]:

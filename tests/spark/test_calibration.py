@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from simulated_deliveries import four_classes, judged_without_spark, write_simulated
+from simulated_deliveries import four_classes, write_simulated
 
 from firedex.wire import Scenario
+from firedex_models import predict
 from firedex_spark.calibrate import Calibration, calibration_of, window_sums
 from firedex_spark.calibration_estimates import ParameterEstimate
 from firedex_spark.errors import NothingMatches
+from firedex_spark.prediction_errors import PredictionError
 from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_rows import refused_rows
 from firedex_spark.record_windows import TIME, windows_of
@@ -74,13 +76,19 @@ def calibrated(folder: Path, table: pa.Table, scenario: Scenario) -> Calibration
     pq.write_table(table, folder / "records.parquet")
     files = check_files(folder, files_under(folder, "records"), DELIVERY_SCHEMA, TIME)
     sums = [window_sums(window, SWITCH_OF, None) for window in windows_of(files.good)]
-    rows = [row for row in judged_without_spark(folder, scenario) if row.subscriber is not None]
     found = pa.concat_tables(sums).to_pandas()
-    return calibration_of(folder, found, scenario, rows, site="site", refused={}, left_out=())
+    return calibration_of(folder, found, scenario, site="site", refused={}, left_out=())
 
 
 def by_path(estimates: Sequence[ParameterEstimate]) -> dict[str | None, ParameterEstimate]:
     return {one.path: one for one in estimates}
+
+
+def is_near(one: ParameterEstimate, truth: float, widths: float = 0.5) -> bool:
+    """Within the interval, made wider by so many times itself on each side."""
+    assert one.interval is not None
+    low, high = one.interval
+    return low - widths * (high - low) <= truth <= high + widths * (high - low)
 
 
 def test_predictions_are_better_with_the_overlay(
@@ -108,8 +116,7 @@ def test_rates_are_true_though_clients_record_only_what_they_got(
     found = calibrated(tmp_path / "r", got.filter(pa.array(number % 3 > 0)), declared)
     rate = by_path(found.estimates)[RATE]
     assert rate.applied
-    assert rate.half_width is not None
-    assert abs(float(rate.estimated) - 10.0) <= 2 * rate.half_width
+    assert is_near(rate, 10.0)
     assert "by the numbers of the events; 6" in rate.note
     assert found.better
     assert found.after.success_worst is None
@@ -140,9 +147,9 @@ def test_rates_and_losses_are_within_their_intervals(declared: Scenario, tmp_pat
         table = pq.read_table(tmp_path / str(seed), schema=DELIVERY_SCHEMA)
         found = calibrated(tmp_path / f"again{seed}", table, declared)
         right = {"rate_per_second": 10.0, "error_rate": 0.03}
-        some = [one for one in found.estimates if one.kind in right and one.applied]
+        some = [one for one in found.estimates if one.kind in right]
         inside += [
-            abs(float(one.estimated) - right[one.kind]) <= (one.half_width or 0.0)
+            is_near(one, right[one.kind], widths=0.0)
             for one in some
             if one.kind == "rate_per_second" or one.name == "core"
         ]
@@ -150,12 +157,105 @@ def test_rates_and_losses_are_within_their_intervals(declared: Scenario, tmp_pat
     assert sum(inside) >= 52
 
 
-def test_what_was_declared_right_stays_right(
+def test_a_link_has_an_interval_though_there_is_one_window_only(tmp_path: Path) -> None:
+    true = changed(four_classes(0.9), {CORE + "burst_bytes": 1_000.0})
+    write_simulated(tmp_path / "r", true, publications=3_000)
+    table = pq.read_table(tmp_path / "r", schema=DELIVERY_SCHEMA)
+    # clocks that are off by up to a twentieth of a packet's time
+    blur = pa.array(np.random.default_rng(5).uniform(0, 0.0004, table.num_rows))
+    column = DELIVERY_SCHEMA.get_field_index("received_at_seconds")
+    late = pc.add(table["received_at_seconds"], blur)
+    table = table.set_column(column, DELIVERY_SCHEMA.field(column), late)
+    found = by_path(calibrated(tmp_path / "again", table, true).estimates)
+    speed, burst = found[CORE + "bandwidth_bits_per_second"], found[CORE + "burst_bytes"]
+    assert speed.interval is not None
+    assert 0 < speed.interval[1] - speed.interval[0] < 0.02 * float(speed.estimated)
+    assert is_near(speed, true.network.switches[1].bandwidth_bits_per_second)
+    assert burst.interval is not None
+    assert burst.interval[0] == pytest.approx(1_000.0, rel=0.05)
+    assert burst.interval[0] < burst.interval[1]
+
+
+def test_what_was_declared_right_stays_as_it_is(tmp_path: Path) -> None:
+    """Short records at a high load, where a rate that is off by chance ruins predictions.
+
+    Stated for 95 % of scenarios: of 20, five or more would be changed once in four hundred tests.
+    """
+    true = four_classes(load=0.9)
+    changes = []
+    for seed in range(20):
+        write_simulated(tmp_path / str(seed), true, publications=1_500, seed=seed)
+        table = pq.read_table(tmp_path / str(seed), schema=DELIVERY_SCHEMA)
+        found = calibrated(tmp_path / f"again{seed}", table, true)
+        changes.append(found.overlay)
+        rates = [one for one in found.estimates if one.kind == "rate_per_second"]
+        assert all(one.as_declared for one in rates if one.path not in found.overlay)
+        assert found.overlay or found.before == found.after
+    assert sum(1 for overlay in changes if overlay) <= 4
+
+
+def median_off(scenario: Scenario, right: Scenario) -> float:
+    said, true = (predict(one).to_prediction().subscriptions for one in (scenario, right))
+    delays = [(a.delay_mean_seconds, b.delay_mean_seconds) for a, b in zip(said, true, strict=True)]
+    return float(np.median([abs(a / b - 1) for a, b in delays if a is not None and b]))
+
+
+def test_errors_are_of_records_that_nothing_was_estimated_from(
     simulated: pa.Table, true: Scenario, tmp_path: Path
 ) -> None:
-    found = calibrated(tmp_path / "r", simulated, true)
-    assert not found.worse
-    assert found.after.delay_median < 0.05
+    """A calm first half: what it says makes predictions of the second worse, and that is told."""
+    first = pc.less(simulated[TIME], pc.quantile(simulated[TIME], 0.5)[0])
+    name = pc.binary_join_element_wise(simulated["topic"], simulated["publication_id"], "")
+    names, number = np.unique(name.to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
+    thinned = np.random.default_rng(2).random(len(names))[number] < 0.5
+    calm = simulated.filter(pc.invert(pc.and_(first, pa.array(thinned))))
+    found = calibrated(tmp_path / "r", calm, true)
+    assert found.before.delay_median < 0.1
+    halved = changed(true, {"publishers.*.publications.*.rate_per_second": 5.0})
+    assert found.after.delay_median == pytest.approx(median_off(halved, true), abs=0.07)
+    assert found.worse
+    assert not found.better
+
+
+def test_many_windows_are_halved_each_and_say_the_same(
+    simulated: pa.Table, declared: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = calibrated(tmp_path / "whole", simulated, declared)
+    monkeypatch.setattr("firedex_spark.record_windows.ROWS_OF_A_WINDOW", 5_000)
+    cut = calibrated(tmp_path / "cut", simulated, declared)
+    assert cut.better
+    assert cut.after.delay_median < 0.1 < cut.before.delay_median
+    assert cut.overlay == pytest.approx(whole.overlay, rel=1e-6)
+
+
+def test_a_difference_that_records_are_too_short_to_show_is_none(true: Scenario) -> None:
+    def error(median: float, noise: float | None) -> PredictionError:
+        return PredictionError(
+            delay_median=median,
+            delay_worst=1.0,
+            delay_noise=noise,
+            success_worst=None,
+            subscriptions=12,
+        )
+
+    def verdict(before: float, after: float, noise: float | None) -> tuple[bool, bool]:
+        found = Calibration(
+            site="site",
+            estimates=(),
+            overlay={},
+            scenario=true,
+            before=error(before, noise),
+            after=error(after, noise),
+            refused={},
+            left_out=(),
+        )
+        return found.better, found.worse
+
+    assert verdict(0.30, 0.10, 0.05) == (True, False)
+    assert verdict(0.10, 0.30, 0.05) == (False, True)
+    assert verdict(0.30, 0.10, 0.25) == (False, False)
+    assert verdict(0.10, 0.30, 0.25) == (False, False)
+    assert verdict(0.01, 0.04, None) == (False, False)
 
 
 def test_a_stream_that_begins_late_has_the_rate_of_its_own_time(
@@ -165,7 +265,7 @@ def test_a_stream_that_begins_late_has_the_rate_of_its_own_time(
     late = pc.and_(pc.equal(simulated["topic"], "sensor2/floor1"), pc.less(simulated[TIME], half))
     found = calibrated(tmp_path / "r", simulated.filter(pc.invert(late)), declared)
     rate = by_path(found.estimates)[RATE]
-    assert abs(float(rate.estimated) - 10.0) <= 2 * (rate.half_width or 0.0)
+    assert is_near(rate, 10.0)
 
 
 def test_a_rate_that_records_cannot_tell_is_left_as_it_was(
@@ -230,12 +330,10 @@ def test_rows_that_contradict_themselves_do_not_count(simulated: pa.Table) -> No
     wrong = pa.Table.from_pylist(bad, schema=DELIVERY_SCHEMA)
     found = sums_of(pa.concat_tables([few, wrong]))
     refused = found[found.kind == "refused"]
-    assert dict(zip(refused["name"], refused["count"], strict=True)) == {
-        "topic is missing": 1,
-        "wire_bytes is missing or negative": 2,
-    }
     counts, _ = refused_rows(wrong)
-    assert sum(counts.values()) + 3 == len(bad)
+    more = {"topic is missing": 1, "wire_bytes is missing or negative": 2}
+    assert dict(zip(refused["name"], refused["count"], strict=True)) == counts | more
+    assert refused["count"].sum() == len(bad)
     rest = found[found.kind != "refused"].reset_index(drop=True)
     pd.testing.assert_frame_equal(rest, sums_of(few))
 
@@ -254,7 +352,7 @@ def test_a_wrong_clock_does_not_ruin_a_rate(
     )
     rate = by_path(calibrated(tmp_path / "r", table, declared).estimates)[RATE]
     assert rate.applied
-    assert abs(float(rate.estimated) - 10.0) <= 2 * (rate.half_width or 0.0)
+    assert is_near(rate, 10.0)
 
 
 def test_only_the_records_of_the_site_count(simulated: pa.Table) -> None:
