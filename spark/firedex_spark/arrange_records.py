@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from firedex_spark.errors import BadFile, NothingCounts, UnreadableFile
 from firedex_spark.files_left_out import without
+from firedex_spark.record_columns import LATEST_SECONDS
 from firedex_spark.record_files import CheckedFiles, RecordFile, check_files, files_under, frame_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SPARK_ERRORS, SparkSession
@@ -74,7 +75,9 @@ def _has_site() -> Column:
 
 def _with_day(rows: DataFrame) -> DataFrame:
     """The day of publication, else of delivery, in UTC; rows without either are of 1970."""
-    when = f.coalesce("published_at_seconds", "received_at_seconds", f.lit(0.0))
+    times = (f.col("published_at_seconds"), f.col("received_at_seconds"))
+    real = [f.when(time.between(0.0, LATEST_SECONDS), time) for time in times]
+    when = f.coalesce(*real, f.lit(0.0))
     day = f.to_date(f.timestamp_seconds(when))
     return rows.withColumn("day", f.coalesce(day, f.lit(date(1970, 1, 1))))
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -28,6 +28,7 @@ from firedex_spark.errors import (
     UnreadableFile,
     WrongColumnType,
 )
+from firedex_spark.record_columns import is_stamp
 from firedex_spark.session import SparkSession
 
 __all__ = [
@@ -179,13 +180,13 @@ def _is_telling(said: Any, rows: int) -> bool:
         return False
     if not said.has_min_max:
         return bool(said.null_count == rows)
-    return isfinite(said.min) and isfinite(said.max)
+    return bool(is_stamp(np.array([said.min, said.max], dtype=np.float64)).all())
 
 
 def _looked_up(file: pq.ParquetFile, group: int, time: str) -> tuple[float, float, bool]:
     column = file.read_row_group(group, [time]).column(time)
     times = np.asarray(column.drop_null().to_numpy())
-    times = times[np.isfinite(times)]
+    times = times[is_stamp(times)]
     if not len(times):
         return inf, -inf, len(column) > 0
     return float(times.min()), float(times.max()), column.null_count > 0

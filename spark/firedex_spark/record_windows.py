@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from firedex_spark.errors import BadFile, MixedLayout, UnreadableFile
-from firedex_spark.record_columns import TIME
+from firedex_spark.record_columns import LATEST_SECONDS, TIME, is_stamp
 from firedex_spark.record_files import RecordFile, RowGroup
 
 __all__ = ["Piece", "Window", "fixed_windows", "numbered_for", "read_window", "windows_of"]
@@ -86,7 +86,7 @@ def _times(path: str, group: int) -> NDArray[np.float64]:
     with pq.ParquetFile(path) as file:
         column = file.read_row_group(group, [TIME]).column(TIME)
     times = np.asarray(column.drop_null().to_numpy(), dtype=np.float64)
-    return times[np.isfinite(times)]
+    return times[is_stamp(times)]
 
 
 def _cuts(groups: list[RowGroup]) -> list[float]:
@@ -226,17 +226,18 @@ def _part(
 
 
 def _within(table: pa.Table, window: Window) -> pa.Table:
-    """Rows by their stamps; NaN and the like go where the first real one of their group goes."""
+    """Rows by their stamps; what is no stamp goes where the first real one of its group goes."""
     time = table.column(TIME)
     nothing = pc.is_null(time)
-    finite = pc.fill_null(pc.is_finite(time), False)
-    first = pc.min(time.filter(finite)).as_py()
+    real = pc.and_(pc.greater_equal(time, 0.0), pc.less_equal(time, LATEST_SECONDS))
+    real = pc.fill_null(real, False)
+    first = pc.min(time.filter(real)).as_py()
     if window.untimed:
         return table if first is None else table.filter(nothing)
     inside = pc.and_(pc.greater_equal(time, window.start), pc.less(time, window.end))
-    inside = pc.and_(finite, pc.fill_null(inside, False))
+    inside = pc.and_(real, pc.fill_null(inside, False))
     if first is not None and window.start <= first < window.end:
-        inside = pc.or_(inside, pc.and_not(pc.invert(nothing), finite))
+        inside = pc.or_(inside, pc.and_not(pc.invert(nothing), real))
     return table if pc.all(inside).as_py() else table.filter(inside)
 
 

@@ -92,6 +92,10 @@ def test_what_has_no_name_has_no_copies_and_what_has_no_stamp_no_delay() -> None
     assert total(rows) == [3, 3, 0, 0]
 
 
+def far(at: float) -> dict[str, float]:
+    return {"published_at_seconds": at, "received_at_seconds": at}
+
+
 def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
     table = pa.Table.from_pylist(
         [
@@ -103,6 +107,10 @@ def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
             {**dataclasses.asdict(record(6)), "priority": 64},
             {**dataclasses.asdict(record(7)), "published_at_seconds": float("inf")},
             {**dataclasses.asdict(record(8)), "received_at_seconds": 100_000.0},
+            {**dataclasses.asdict(record(10)), "published_at_seconds": -1.0},
+            {**dataclasses.asdict(record(11)), **far(1e25)},
+            {**dataclasses.asdict(record(12)), **far(-1e308), "received_at_seconds": 1e308},
+            {**dataclasses.asdict(record(13)), **far(1e300), "published_at_seconds": None},
             {
                 **dataclasses.asdict(record(9)),
                 "published_at_seconds": None,
@@ -121,6 +129,7 @@ def test_rows_that_contradict_themselves_are_refused_by_reason() -> None:
         "subscriber is missing": 1,
         "priority is out of range": 1,
         "a time is not finite": 1,
+        "a time is before 1970 or after the year 5138": 4,
         "took more than a day": 1,
         "neither published nor received at any time": 1,
     }
@@ -189,11 +198,18 @@ def test_times_that_are_none_are_refused_and_not_lost(tmp_path: Path) -> None:
     rows = [dataclasses.asdict(record(n)) for n in range(2_000)]
     rows[7]["published_at_seconds"] = float("nan")
     rows[8]["published_at_seconds"] = float("inf")
+    for row, at in zip(rows[100:103], (1e25, -5.0, 1e300), strict=True):
+        row |= far(at)
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / "log.parquet")
     file = check_files(tmp_path, [tmp_path / "log.parquet"], SCHEMA, TIME).good[0]
-    for windows in (windows_of([file]), fixed_windows([file], 1024.0)):
-        read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows]
-        assert sum(read) == 2_000
+    assert (file.groups[0].earliest, file.groups[0].latest) == (1000.0, 2999.0)
+    for windows in (windows_of([file]), fixed_windows([numbered_for(file, 1024.0)], 1024.0)):
+        tables = [read_window(window, SCHEMA.names, SCHEMA)[0] for window in windows]
+        assert sum(table.num_rows for table in tables) == 2_000
+        refused = [row for t in tables for row in cells_of(t, None).to_pylist()]
+        assert sum(row["count"] for row in refused if row["kind"] == REFUSED) == 4
+        assert sum(row["count"] for row in refused if row["kind"] == SUMS) == 1_996
+        assert len(windows) <= 3
 
 
 def test_bytes_that_are_no_text_make_a_file_unreadable(tmp_path: Path) -> None:

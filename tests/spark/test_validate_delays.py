@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -118,6 +119,31 @@ def test_bad_files_are_left_out_whole_however_late_that_shows(
     assert {bad.file.name for bad in found.left_out} == {"zz-broken.parquet", "short.parquet"}
     assert found.rows == whole.rows
     assert any("left out" in line and "zz-broken" in line for line in told)
+
+
+def test_absurd_stamps_are_refused_and_the_rest_is_as_it_was(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    """In a file of their own, and within one; in one run, in a stream, and arranged by day."""
+    records = tmp_path / "records"
+    shutil.copytree(simulated, records)
+    one = min(records.glob("*.parquet"))
+    table = pq.read_table(one, schema=DELIVERY_SCHEMA)
+    odd = table.filter(pc.equal(table["outcome"], "delivered")).slice(0, 4)
+    far = pa.array([1e300, 1e25, 1e12, -1e13])
+    for name in ("published_at_seconds", "received_at_seconds"):
+        odd = odd.set_column(DELIVERY_SCHEMA.get_field_index(name), name, far)
+    pq.write_table(odd, records / "odd.parquet")
+    pq.write_table(pa.concat_tables([odd, table]).combine_chunks(), one)
+    wanted = (whole.rows, {"a time is before 1970 or after the year 5138": 8})
+    found = validate_delays(spark, records, said())
+    assert (found.rows, found.refused) == wanted
+    streamed: list[Validation] = []
+    follow_delays(spark, records, said, tmp_path / "stream", once=True, told=streamed.append)
+    assert (streamed[-1].rows, streamed[-1].refused) == wanted
+    arrange_records(spark, records, tmp_path / "arranged")
+    arranged = validate_delays(spark, tmp_path / "arranged" / "records", said())
+    assert (arranged.rows, arranged.refused) == wanted
 
 
 def break_some(records: Path, into: Path) -> None:
