@@ -35,7 +35,7 @@ def arrange_records(
 
     A file that cannot be read, however late that shows, is left out whole and named.
     """
-    target = out / "records"
+    target = out.absolute() / "records"
     checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA)
     while True:
         for bad in checked.left_out:
@@ -64,7 +64,7 @@ def _arranged(spark: SparkSession, checked: CheckedFiles, target: Path) -> int:
     parts = max(checked.rows // ROWS_OF_A_FILE, 1)
     placed = _with_day(rows.where(_has_site())).repartitionByRange(parts, *order)
     arranged = placed.sortWithinPartitions(*order)
-    arranged.write.partitionBy("site", "day").parquet(str(target.absolute()))
+    arranged.write.partitionBy("site", "day").parquet(str(target))
     return nowhere
 
 

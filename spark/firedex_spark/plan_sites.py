@@ -96,7 +96,7 @@ def plan_sites(
         say(f"left out: {bad}")
     tasks = max(checked.rows // SITES_OF_A_TASK, 1)
     say(f"planning {checked.rows} sites")
-    folder = str(out / "plans")
+    folder = str(out.absolute() / "plans")
     plan_fleet(rows, tasks).write.mode("overwrite").parquet(folder)
     plans = spark.read.parquet(folder)
     wrong = plans.where(f.col("error").isNotNull()).select("site", "error").collect()

@@ -89,7 +89,11 @@ class CheckedFiles:
 
 
 def files_under(source: Path, kind: str) -> list[Path]:
-    """All Parquet files there, in a fixed order; unfinished ones have other names."""
+    """All Parquet files there, in a fixed order; unfinished ones have other names.
+
+    By their whole paths: workers are in other folders than whoever named this one.
+    """
+    source = source.absolute()
     if source.is_file():
         return [source]
     found = [file for file in sorted(source.rglob("*.parquet")) if _is_finished(source, file)]

@@ -89,6 +89,7 @@ def follow_delays(
     First with what stands from before, if anything. ``predictions`` are read anew each time.
     ``once``: end when everything there is was taken in.
     """
+    records, out = records.absolute(), out.absolute()  # workers are in other folders
     _check_origin(out, records)
     state = _State(spark, out / "state", predictions, bounds or Bounds(), runs)
     stream = (
@@ -116,7 +117,7 @@ def follow_delays(
             raise
 
     writer = stream.writeStream.foreachBatch(take)
-    writer = writer.option("checkpointLocation", str((out / "checkpoint").absolute()))
+    writer = writer.option("checkpointLocation", str(out / "checkpoint"))
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=PACE)
     query = writer.start()
     try:

@@ -29,7 +29,7 @@ from firedex_spark.errors import (
     WrongColumnType,
 )
 from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import check_files
+from firedex_spark.record_files import check_files, files_under
 from firedex_spark.record_windows import fixed_windows, numbered_for, read_window, windows_of
 from firedex_spark.run_spans import at_width_of_runs
 from firedex_spark.schemas import DELIVERY_SCHEMA as SCHEMA
@@ -142,6 +142,15 @@ def test_what_clients_write_is_what_is_read(tmp_path: Path) -> None:
     read = [read_window(window, SCHEMA.names, SCHEMA)[0] for window in windows]
     assert [table.num_rows for table in read] == [1, 1]
     assert [window.untimed for window in windows] == [False, True]
+
+
+def test_files_are_told_to_workers_by_their_whole_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_records(tmp_path / "log.parquet", [record(1)])
+    monkeypatch.chdir(tmp_path)
+    for source in (Path(), Path("log.parquet")):
+        assert files_under(source, "records") == [tmp_path / "log.parquet"]
 
 
 def test_bad_files_are_named_with_what_is_wrong(tmp_path: Path) -> None:
