@@ -19,11 +19,11 @@ from firedex_spark.calibration_estimates import (
     losses_are_told,
     overlay_of,
 )
+from firedex_spark.delivery_files import checked_deliveries
 from firedex_spark.errors import BadFile, NothingMatches, SeveralSites, UnreadableFile
 from firedex_spark.files_left_out import without
 from firedex_spark.measured_row import MeasuredRow
-from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import CheckedFiles, check_files, files_under
+from firedex_spark.record_files import CheckedFiles
 from firedex_spark.record_windows import Window, read_window, windows_of
 from firedex_spark.scenario_paths import changed
 from firedex_spark.schemas import DELIVERY_SCHEMA
@@ -93,7 +93,7 @@ def calibrate(
 ) -> Calibration:
     """Estimate from the records of a scenario with an assignment, made at one ``site``."""
     switch_of = {subscriber.id: subscriber.switch for subscriber in scenario.subscribers}
-    checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA, TIME)
+    checked = checked_deliveries(records)
     while True:
         for bad in checked.left_out:
             say(f"left out: {bad}")

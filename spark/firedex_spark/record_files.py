@@ -25,8 +25,8 @@ from firedex_spark.errors import (
     MissingColumns,
     NoInput,
     NothingReadable,
-    UnreadableFile,
     WrongColumnType,
+    unreadable,
 )
 from firedex_spark.record_columns import is_stamp
 from firedex_spark.session import SparkSession
@@ -39,6 +39,7 @@ __all__ = [
     "files_under",
     "frame_of",
     "not_a_pattern",
+    "site_of",
 ]
 
 READERS = 8
@@ -126,13 +127,13 @@ def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | Ba
             wrong = _wrong_columns(path, file.schema_arrow, schema)
             if wrong is not None:
                 return wrong
-            return RecordFile(path=path, site=_site_of(path), groups=tuple(_groups(file, time)))
+            return RecordFile(path=path, site=site_of(path), groups=tuple(_groups(file, time)))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        return UnreadableFile(path, str(error).splitlines()[0])
+        return unreadable(path, error)
 
 
 def _wrong_columns(path: Path, found: pa.Schema, schema: pa.Schema) -> BadFile | None:
-    wanted = [f for f in schema if not (f.name == "site" and _site_of(path) is not None)]
+    wanted = [f for f in schema if not (f.name == "site" and site_of(path) is not None)]
     missing = [field.name for field in wanted if field.name not in found.names]
     if missing:
         return MissingColumns(path, missing)
@@ -154,7 +155,8 @@ def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found == wanted)
 
 
-def _site_of(path: Path) -> str | None:
+def site_of(path: Path) -> str | None:
+    """As the path says, if it does."""
     named = [part.removeprefix(SITE) for part in path.parts if part.startswith(SITE)]
     return unquote(named[-1]) if named else None
 

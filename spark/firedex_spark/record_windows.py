@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from firedex_spark.errors import BadFile, MixedLayout, UnreadableFile
+from firedex_spark.errors import BadFile, unreadable
 from firedex_spark.record_columns import LATEST_SECONDS, TIME, is_stamp
 from firedex_spark.record_files import RecordFile, RowGroup
 
@@ -164,10 +164,6 @@ def _window_numbers(group: RowGroup, seconds: float) -> Iterable[int]:
 
 
 def _by_site(files: Sequence[RecordFile]) -> Iterator[tuple[str | None, list[Placed]]]:
-    named = [file for file in files if file.site is not None]
-    if named and len(named) < len(files):
-        plain = next(file for file in files if file.site is None)
-        raise MixedLayout(named[0].path, plain.path)  # copies could not be told across them
     ordered = sorted(files, key=lambda file: (file.site or "", str(file.path)))
     for site, group in groupby(ordered, key=lambda file: file.site):
         yield site, [(file, rows) for file in group for rows in file.groups]
@@ -208,7 +204,7 @@ def read_window(
             with pq.ParquetFile(piece.path, read_dictionary=few) as file:
                 tables += [_part(file, group, wanted, window, schema) for group in piece.groups]
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            bad.append(UnreadableFile(Path(piece.path), str(error).splitlines()[0]))
+            bad.append(unreadable(Path(piece.path), error))
     if not tables:
         empty = pa.schema([schema.field(name) for name in wanted]).empty_table()
         return _typed(empty, schema), bad

@@ -156,7 +156,15 @@ def validate_delays_command(
         if follow:
             with suppress(KeyboardInterrupt):
                 follow_delays(
-                    session, records, present, out, bounds=bounds, runs=runs, once=once, told=told
+                    session,
+                    records,
+                    present,
+                    out,
+                    bounds=bounds,
+                    runs=runs,
+                    once=once,
+                    told=told,
+                    say=say,
                 )
         else:
             told(validate_delays(session, records, present(), bounds, say, runs=runs))

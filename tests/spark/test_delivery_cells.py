@@ -21,6 +21,7 @@ from firedex.wire import DeliveryRecord
 from firedex_clients.delivery_log import write_records
 from firedex_spark import record_windows
 from firedex_spark.delivery_cells import REFUSED, SUMS, Cells, added_up, cells_of
+from firedex_spark.delivery_files import checked_deliveries
 from firedex_spark.errors import (
     MissingColumns,
     MixedLayout,
@@ -231,14 +232,20 @@ def test_bytes_that_are_no_text_make_a_file_unreadable(tmp_path: Path) -> None:
     assert (table.num_rows, [one.file.name for one in bad]) == (0, ["log.parquet"])
 
 
-def test_flat_files_beside_those_by_site_are_refused(tmp_path: Path) -> None:
+def test_flat_files_beside_those_by_site_are_left_out_by_name(tmp_path: Path) -> None:
     table = pa.Table.from_pylist([dataclasses.asdict(record(1))], schema=SCHEMA)
-    files = [tmp_path / "site=a" / "a.parquet", tmp_path / "b.parquet"]
+    files = [tmp_path / "site=a" / "a.parquet", tmp_path / "b.parquet", tmp_path / "c.parquet"]
     files[0].parent.mkdir()
-    for file in files:
+    for file in files[:2]:
         pq.write_table(table, file)
-    with pytest.raises(MixedLayout, match="is of a site by its path"):
-        windows_of(check_files(tmp_path, files, SCHEMA, TIME).good)
+    files[2].write_text("not Parquet")
+    checked = checked_deliveries(tmp_path)
+    assert [file.path for file in checked.good] == files[:1]
+    assert [(type(bad), bad.file) for bad in checked.left_out] == [
+        (MixedLayout, files[1]),
+        (MixedLayout, files[2]),
+    ]
+    assert "is of no site by its path" in str(checked.left_out[0])
 
 
 def test_sums_of_windows_join_into_the_sums_of_all() -> None:

@@ -25,10 +25,10 @@ from simulated_deliveries import (
 
 from firedex.wire import to_json
 from firedex_models import predict
-from firedex_spark import record_windows
+from firedex_spark import record_windows, validate_stream
 from firedex_spark.arrange_records import arrange_records
 from firedex_spark.command import spark as spark_command
-from firedex_spark.errors import StreamBroken
+from firedex_spark.errors import FileAway, StreamBroken
 from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.prediction_files import (
     PredictedSubscription,
@@ -170,6 +170,79 @@ def test_a_stream_too_leaves_bad_files_out(
     assert found[-1].rows == whole.rows
     left_out = {bad.file.name for bad in found[-1].left_out}
     assert left_out == {"zz-broken.parquet", "short.parquet"}
+
+
+def test_a_flat_file_beside_those_by_site_is_left_out_and_they_go_on(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    place = records / "site=site"
+    place.mkdir(parents=True)
+    one, other = sorted(simulated.glob("*.parquet"))
+    shutil.copy(one, place)
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    shutil.copy(one, records / "stray.parquet")
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert found[-1].rows == found[0].rows
+    shutil.copy(other, place)
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    for result in (found[-1], validate_delays(spark, records, said())):
+        assert result.rows == whole.rows
+        assert [(type(bad).__name__, bad.file.name) for bad in result.left_out] == [
+            ("MixedLayout", "stray.parquet")
+        ]
+
+
+def test_a_file_that_is_away_is_waited_for_and_nothing_is_lost(
+    spark: SparkSession,
+    whole: Validation,
+    simulated: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts, records, out = tmp_path / "parts", tmp_path / "records", tmp_path / "out"
+    scatter(simulated, parts, parts=3)
+    records.mkdir()
+    one, two, three = sorted(parts.iterdir())
+    shutil.copy(one, records)
+    follow_delays(spark, records, said, out, once=True)
+    (records / one.name).rename(tmp_path / "away")
+    shutil.copy(two, records)
+    told: list[str] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(validate_stream, "WAITS_SECONDS", (0.0, 0.0))
+        with pytest.raises(FileAway, match=r"part0\.parquet.*start again"):
+            follow_delays(spark, records, said, out, once=True, say=told.append)
+    assert len(told) == 2
+    shutil.copy(three, records)
+    seconds: list[float] = []
+
+    def back(wait: float) -> None:
+        seconds.append(wait)
+        (tmp_path / "away").rename(records / one.name)
+
+    monkeypatch.setattr(validate_stream, "sleep", back)
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert (found[-1].rows, found[-1].left_out, seconds) == (whole.rows, (), [1.0])
+
+
+def test_a_file_that_is_being_copied_counts_when_it_is_whole(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    records.mkdir()
+    one, other = sorted(simulated.glob("*.parquet"))
+    shutil.copy(one, records)
+    content = other.read_bytes()
+    (records / other.name).write_bytes(content[: len(content) // 2])
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert [bad.file.name for bad in found[-1].left_out] == [other.name]
+    (records / other.name).write_bytes(content)
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert (found[-1].rows, found[-1].left_out) == (whole.rows, ())
 
 
 def test_a_stream_killed_and_started_again_finds_the_same(
