@@ -24,7 +24,7 @@ from firedex_spark.errors import BadFile, NothingMatches, SeveralSites, Unreadab
 from firedex_spark.files_left_out import without
 from firedex_spark.measured_row import MeasuredRow
 from firedex_spark.record_files import CheckedFiles
-from firedex_spark.record_windows import Window, read_window, windows_of
+from firedex_spark.record_windows import Window, read_parts, windows_of
 from firedex_spark.scenario_paths import changed
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
@@ -173,12 +173,15 @@ def _sums(
 
 def window_sums(window: Window, switch_of: Mapping[str, str], site: str | None) -> pa.Table:
     """The sums of one window, and which files of it could not be read."""
-    table, bad = read_window(window, CALIBRATION_COLUMNS, DELIVERY_SCHEMA)
-    if window.site is not None:
-        table = table.append_column("site", pa.array([window.site] * table.num_rows, pa.string()))
-    broken = [{"kind": UNREADABLE, "name": str(one.file), "of": one.reason} for one in bad]
-    sums = traffic_sums(table, switch_of, site)
-    return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=TRAFFIC_SCHEMA)])
+    sums: list[pa.Table] = []
+    broken: list[dict[str, str]] = []
+    for table, bad in read_parts(window, CALIBRATION_COLUMNS, DELIVERY_SCHEMA):
+        if window.site is not None:
+            named = pa.array([window.site] * table.num_rows, pa.string())
+            table = table.append_column("site", named)
+        broken += [{"kind": UNREADABLE, "name": str(one.file), "of": one.reason} for one in bad]
+        sums.append(traffic_sums(table, switch_of, site))
+    return pa.concat_tables([*sums, pa.Table.from_pylist(broken, schema=TRAFFIC_SCHEMA)])
 
 
 def _broken(sums: pd.DataFrame) -> list[BadFile]:

@@ -34,7 +34,7 @@ from firedex_spark.files_left_out import without
 from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.prediction_files import PredictedSubscription
 from firedex_spark.record_columns import COLUMNS
-from firedex_spark.record_windows import Piece, Window, read_window, windows_of
+from firedex_spark.record_windows import Piece, Window, read_parts, windows_of
 from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, joined, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
@@ -171,12 +171,16 @@ def sums_of(spark: SparkSession, windows: Sequence[Window]) -> DataFrame:
 
 def summed(window: Window) -> pa.Table:
     """The sums of one window, and what of it could not be read."""
-    table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
-    sums = cells_of(table, window.site)
+    sums: list[pa.Table] = []
+    bad: dict[Path, BadFile] = {}
+    for table, unreadable in read_parts(window, COLUMNS, DELIVERY_SCHEMA):
+        sums.append(cells_of(table, window.site))
+        bad |= {one.file: one for one in unreadable}
     broken = [
-        {"kind": _kind_of(one), "subscriber": str(one.file), "filter": one.reason} for one in bad
+        {"kind": _kind_of(one), "subscriber": str(one.file), "filter": one.reason}
+        for one in bad.values()
     ]
-    return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=CELL_SCHEMA)])
+    return pa.concat_tables([*sums, pa.Table.from_pylist(broken, schema=CELL_SCHEMA)])
 
 
 def _kind_of(bad: BadFile) -> str:
@@ -190,13 +194,13 @@ def window_as_plain(window: Window) -> dict[str, Any]:
         "start": window.start,
         "end": window.end,
         "untimed": window.untimed,
-        "pieces": [[piece.path, list(piece.groups)] for piece in window.pieces],
+        "pieces": [[piece.path, list(piece.groups), piece.rows] for piece in window.pieces],
     }
 
 
 def window_from_plain(plain: dict[str, Any]) -> Window:
     """As it was told."""
-    pieces = tuple(Piece(path, tuple(groups)) for path, groups in plain.pop("pieces"))
+    pieces = tuple(Piece(path, tuple(groups), rows) for path, groups, rows in plain.pop("pieces"))
     return Window(pieces=pieces, **plain)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from simulated_deliveries import (
@@ -30,8 +31,14 @@ from firedex_spark.errors import (
     WrongColumnType,
 )
 from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import check_files, files_under
-from firedex_spark.record_windows import fixed_windows, numbered_for, read_window, windows_of
+from firedex_spark.record_files import RecordFile, check_files, files_under
+from firedex_spark.record_windows import (
+    fixed_windows,
+    numbered_for,
+    read_parts,
+    read_window,
+    windows_of,
+)
 from firedex_spark.run_spans import at_width_of_runs
 from firedex_spark.schemas import DELIVERY_SCHEMA as SCHEMA
 
@@ -301,6 +308,67 @@ def test_one_clock_of_1970_makes_neither_millions_of_windows_nor_one_of_everythi
     read = [read_window(window, SCHEMA.names, SCHEMA)[0].num_rows for window in windows_of([file])]
     assert sum(read) == 2_001
     assert max(read) < 1_000
+
+
+def scattered(tmp_path: Path, rows: list[dict[str, Any]], files: int) -> list[RecordFile]:
+    """Some of the rows in each file, a copy of every tenth in the next one."""
+    for number in range(files):
+        some = rows[number::files] + rows[(number + 1) % files :: files][::10]
+        table = pa.Table.from_pylist(some, schema=SCHEMA)
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=300)
+    return list(checked_deliveries(tmp_path).good)
+
+
+def sums_in_parts(files: list[RecordFile], fixed: bool) -> tuple[int, pa.Table]:
+    """The most rows that were read at a time, and the sums of all."""
+    tables = [
+        table
+        for window in (fixed_windows(files, 1024.0) if fixed else windows_of(files))
+        for table, _ in read_parts(window, SCHEMA.names, SCHEMA)
+    ]
+    sums = pa.concat_tables([cells_of(table, None) for table in tables])
+    return max(table.num_rows for table in tables), sums
+
+
+def slices_of(sums: pa.Table) -> list[list[int]]:
+    """Of one subscription, whatever the windows were."""
+    cells = np.concatenate([series.cells.slices for series in series_of(sums)])
+    return added_up(cells, keys=1).tolist()
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_burst_within_long_row_groups_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed: bool
+) -> None:
+    random = np.random.default_rng(1)
+    times = 1.8e9 + 43_200 + random.uniform(0, 300, 4_000)
+    times[::20] = 1.8e9 + np.linspace(0, 80_000, 200)  # or the groups would not span long
+    rows = [dataclasses.asdict(record(n)) | far(at) for n, at in enumerate(times.tolist())]
+    files = scattered(tmp_path, rows, files=3)
+    most, whole = sums_in_parts(files, fixed)
+    assert most > 3_000
+    monkeypatch.setattr(record_windows, "ROWS_OF_A_WINDOW", 500)
+    most, parts = sums_in_parts(files, fixed)
+    assert most < 1_000
+    assert slices_of(parts) == slices_of(whole)
+    assert pc.sum(parts["count"]).as_py() == 4_000  # of the copies one each
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_rows_without_a_stamp_are_read_in_parts_and_their_copies_count_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed: bool
+) -> None:
+    rows = [dataclasses.asdict(record(n)) | {TIME: None} for n in range(3_000)]
+    for row in rows[::2]:
+        row["publication_id"] = ""
+    files = scattered(tmp_path, rows, files=3)  # 100 copies with a name, 200 without
+    most, whole = sums_in_parts(files, fixed)
+    assert (most, pc.sum(whole["count"]).as_py()) == (3_300, 1_500 + 1_700)
+    monkeypatch.setattr(record_windows, "ROWS_OF_A_WINDOW", 500)
+    most, parts = sums_in_parts(files, fixed)
+    assert most < 1_000
+    assert pc.sum(parts["count"]).as_py() == 1_500 + 1_700
+    assert slices_of(parts) == slices_of(whole)
 
 
 def test_the_site_of_a_path_is_as_it_was_named(tmp_path: Path) -> None:
