@@ -44,6 +44,8 @@ __all__ = [
 
 READERS = 8
 SITE = "site="
+SUFFIX = ".parquet"
+TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +66,15 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFile:
-    """A file that can be read; ``site``: as its path says, if it does."""
+    """A file that can be read; ``site``: as its path says, if it does.
+
+    ``empty``: columns that hold nothing, and are of no type.
+    """
 
     path: Path
     site: str | None
     groups: tuple[RowGroup, ...]
+    empty: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -97,7 +103,8 @@ def files_under(source: Path, kind: str) -> list[Path]:
     source = source.absolute()
     if source.is_file():
         return [source]
-    found = [file for file in sorted(source.rglob("*.parquet")) if _is_finished(source, file)]
+    named = [file for file in sorted(source.rglob("*")) if file.suffix.lower() == SUFFIX]
+    found = [file for file in named if _is_finished(source, file)]
     if not found:
         raise NoInput(source, kind)
     return found
@@ -127,7 +134,12 @@ def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | Ba
             wrong = _wrong_columns(path, file.schema_arrow, schema)
             if wrong is not None:
                 return wrong
-            return RecordFile(path=path, site=site_of(path), groups=tuple(_groups(file, time)))
+            return RecordFile(
+                path=path,
+                site=site_of(path),
+                groups=tuple(_groups(file, time)),
+                empty=tuple(f.name for f in file.schema_arrow if pa.types.is_null(f.type)),
+            )
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         return unreadable(path, error)
 
@@ -148,8 +160,10 @@ def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     """The same, or what is read as the same without loss."""
     if pa.types.is_dictionary(found):
         found = found.value_type
+    if pa.types.is_null(found):  # nothing in it, as pandas writes such a column
+        return True
     if pa.types.is_string(wanted):
-        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+        return any(is_text(found) for is_text in TEXTS)
     if pa.types.is_integer(wanted):
         return bool(pa.types.is_signed_integer(found))
     return bool(found == wanted)
@@ -201,13 +215,17 @@ def _looked_up(file: pq.ParquetFile, group: int, time: str) -> tuple[float, floa
 def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema) -> DataFrame:
     """The rows of all files, by the columns of ``schema``; a path's site is the column's value."""
     made: DataFrame | None = None
-    for site in sorted({file.site for file in files}, key=lambda site: site or ""):
-        wanted = [field for field in schema if site is None or field.name != "site"]
+    alike: dict[tuple[str | None, tuple[str, ...]], list[str]] = {}
+    for file in files:
+        alike.setdefault((file.site, file.empty), []).append(not_a_pattern(file.path))
+    for (site, empty), paths in alike.items():
+        given: dict[str, Any] = dict.fromkeys(empty) | ({} if site is None else {"site": site})
+        wanted = [field for field in schema if field.name not in given]
         # else integers would have the width of the first file's
-        reader = spark.read.schema(from_arrow_schema(pa.schema(wanted)))
-        rows = reader.parquet(*[not_a_pattern(f.path) for f in files if f.site == site])
-        if site is not None:
-            rows = rows.withColumn("site", lit(site))
+        rows = spark.read.schema(from_arrow_schema(pa.schema(wanted))).parquet(*paths)
+        for field in from_arrow_schema(schema):
+            if field.name in given:
+                rows = rows.withColumn(field.name, lit(given[field.name]).cast(field.dataType))
         rows = rows.select(*schema.names)
         made = rows if made is None else made.unionByName(rows)
     if made is None:

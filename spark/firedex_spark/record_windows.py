@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from pandas.util import hash_array
 
 from firedex_spark.errors import BadFile, unreadable
-from firedex_spark.raw_texts import raw_texts
+from firedex_spark.raw_texts import raw_texts, usual_columns
 from firedex_spark.record_columns import LATEST_SECONDS, TIME, is_stamp
 from firedex_spark.record_files import RecordFile, RowGroup
+from firedex_spark.schemas import DELIVERY_SCHEMA
 
 __all__ = [
     "Piece",
@@ -266,7 +267,8 @@ def _unstamped_parts(window: Window) -> list[Window]:
         for group in piece.groups:
             one = replace(piece, groups=(group,))
             with pq.ParquetFile(piece.path) as file:
-                some = _within(file.read_row_group(group, [TIME, NAME], use_threads=False), window)
+                some = file.read_row_group(group, [TIME, NAME], use_threads=False)
+            some = _within(usual_columns(some, DELIVERY_SCHEMA), window)
             with_name = int(
                 pc.sum(pc.greater(pc.binary_length(raw_texts(some[NAME])), 0)).as_py() or 0
             )
@@ -306,7 +308,7 @@ def _part(
 ) -> pa.Table:
     """The rows of a row group that are in a window; no more of it is held than one group."""
     table = file.read_row_group(group, wanted, use_threads=False).select(wanted)
-    table = _typed(_within(table, window), schema)
+    table = _typed(_within(usual_columns(table, schema), window), schema)
     table.validate(full=True)  # texts are text
     return table if window.named is None else table.filter(_shared(table[NAME], window))
 

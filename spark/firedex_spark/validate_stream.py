@@ -86,7 +86,7 @@ def follow_delays(
     stream = (
         spark.readStream.format("binaryFile")
         .schema(BINARY_FILES)
-        .option("pathGlobFilter", "*.parquet")
+        .option("pathGlobFilter", "*.[pP][aA][rR][qQ][uU][eE][tT]")
         .option("recursiveFileLookup", "true")
         .option("maxFileAge", ANY_AGE)
         .load(not_a_pattern(records))

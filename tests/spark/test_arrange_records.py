@@ -108,7 +108,9 @@ class TestOnSpark:
         narrow = two
         for name, kind in OTHER_TYPES.items():
             narrow = put(narrow, name, two[name].to_pylist(), kind)
-        pq.write_table(narrow, records / "a.parquet")
+        narrow = put(narrow, "publisher", [None] * count, pa.null())
+        two = put(two, "publisher", [None] * count)
+        pq.write_table(narrow, records / "a.PARQUET")
         pq.write_table(three.drop_columns("site"), records / "site=west" / "c.parquet")
         nowhere = put(one, "site", [None] * 30 + [""] * 20 + ["south/east"] * 50)
         pq.write_table(nowhere, records / "d.parquet")

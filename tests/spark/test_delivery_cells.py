@@ -180,6 +180,46 @@ def test_bad_files_are_named_with_what_is_wrong(tmp_path: Path) -> None:
         check_files(tmp_path, files[1:2], SCHEMA, TIME)
 
 
+def test_columns_as_others_write_them_are_read(tmp_path: Path) -> None:
+    """Texts as views, in dictionaries or large; columns that hold nothing, of no type at all."""
+    rows = [dataclasses.asdict(record(n)) for n in range(50)]
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    untimed = pa.Table.from_pylist([row | {TIME: None} for row in rows], schema=SCHEMA)
+    kinds = (pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()))
+    wanted = sums([record(n) for n in range(50)])
+    for number, kind in enumerate(kinds):
+        texts = [name for name in SCHEMA.names if SCHEMA.field(name).type == "string"]
+        other = with_type(table, kind, texts)
+        file = tmp_path / f"{number}.PARQUET"
+        pq.write_table(with_type(other, pa.null(), ["publisher"]), file)
+        (window,) = windows_of(checked_deliveries(file).good)
+        found, bad = read_window(window, SCHEMA.names, SCHEMA)
+        assert (cells_of(found, None).to_pylist(), bad) == (wanted, [])
+        some, bad = read_window(dataclasses.replace(window, end=1010.0), SCHEMA.names, SCHEMA)
+        assert (some.num_rows, bad) == (10, [])
+    assert len(files_under(tmp_path, "records")) == 3
+    pq.write_table(with_type(untimed, pa.null(), [TIME, "publisher"]), tmp_path / "none.parquet")
+    (window,) = windows_of(checked_deliveries(tmp_path / "none.parquet").good)
+    found, bad = read_window(window, SCHEMA.names, SCHEMA)
+    assert (window.untimed, total(cells_of(found, None).to_pylist()), bad) == (
+        True,
+        [50, 50, 0, 0],
+        [],
+    )
+    nobody = with_type(table, pa.null(), ["subscriber"])
+    pq.write_table(nobody, tmp_path / "nobody.parquet")
+    (window,) = windows_of(checked_deliveries(tmp_path / "nobody.parquet").good)
+    (row,) = cells_of(read_window(window, SCHEMA.names, SCHEMA)[0], None).to_pylist()
+    assert (row["filter"], row["count"]) == ("subscriber is missing", 50)
+
+
+def with_type(table: pa.Table, kind: pa.DataType, names: list[str]) -> pa.Table:
+    for name in names:
+        values = [None] * table.num_rows if kind == pa.null() else table[name].to_pylist()
+        table = table.set_column(SCHEMA.get_field_index(name), name, pa.array(values, kind))
+    return table
+
+
 def test_slices_fit_each_run_whatever_else_there_is() -> None:
     hour = [record(n, run="short", published_at_seconds=5.0 * n) for n in range(720)]
     hour = [dataclasses.replace(r, received_at_seconds=r.published_at_seconds + 1) for r in hour]
