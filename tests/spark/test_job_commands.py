@@ -16,6 +16,7 @@ from simulated_deliveries import four_classes
 from firedex.wire import to_plain
 from firedex_spark import job_command, session
 from firedex_spark.command import spark
+from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.schemas import FEEDBACK_SCHEMA
 from firedex_spark.session import what_spark_says
 
@@ -130,6 +131,28 @@ def test_an_output_folder_that_cannot_be_is_named(feedback: Path) -> None:
     found = run("generate", "fleet", "--sites", "1", "--out", out)
     assert found.exit_code == 2
     assert "cannot write" in found.output
+
+
+def test_what_is_drawn_is_whole_and_in_place_of_what_was(tmp_path: Path) -> None:
+    out, words = tmp_path / "out", ("generate", "records", "--sites", "1", "--out")
+    truth = RecordTruth(sites=3)
+    write_generated_records(truth, out, 300)
+    (out / "records" / "site=site0" / "old.parquet").touch()
+    (out / "mine.txt").touch()
+    assert run(*words, str(out), "--rows", "100").exit_code == 0
+    assert {path.name for path in out.iterdir()} == {"mine.txt", "predictions.parquet", "records"}
+    assert [path.name for path in (out / "records").iterdir()] == ["site=site0"]
+    assert len(list(out.rglob("*.parquet"))) == 2
+    for nowhere in ("records", "feedback", "fleet"):
+        found = run("generate", nowhere, "--out", "/proc/nope")
+        assert (found.exit_code, "cannot write" in found.output) == (2, True), found.output
+
+
+@pytest.mark.parametrize("given", ["nan", "-3", "inf", "-1"])
+def test_a_drift_that_cannot_be_is_refused(given: str, tmp_path: Path) -> None:
+    found = run("generate", "records", "--drift", given, "--out", str(tmp_path / "out"))
+    assert found.exit_code == 2
+    assert "--drift" in found.output
 
 
 def test_profiles_that_are_none_are_named(feedback: Path, tmp_path: Path) -> None:

@@ -295,6 +295,15 @@ def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path
             wanted = truth.mean_seconds(np.array(row.priority))
             assert row.delay_mean_seconds == pytest.approx(float(wanted), rel=0.05)
 
+    timely = [
+        (row.timely_fraction, row.predicted_timely_fraction)
+        for row in found.rows
+        if row.subscriber is not None and row.priority != 3
+    ]
+    assert len(timely) == 2 * 4 * 6
+    assert all(one == pytest.approx(said_, abs=0.05) for one, said_ in timely)
+    assert min(said_ or 0.0 for _, said_ in timely) > 0.5
+
 
 def run(*words: str) -> tuple[int, str]:
     result = CliRunner().invoke(spark_command, words)
