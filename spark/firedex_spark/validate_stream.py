@@ -51,6 +51,7 @@ __all__ = ["follow_delays"]
 BINARY_FILES = "path string, modificationTime timestamp, length long, content binary"
 PACE_SECONDS = 5
 LOOK_SECONDS = 15.0
+PATIENCE_SECONDS = 20.0
 POLL_SECONDS = 1
 WINDOW_SECONDS = 1024.0
 """A power of two, for no better reason than that slices are too."""
@@ -131,6 +132,7 @@ def follow_delays(
             raise failed[0] from error
         raise StreamBroken(str(error).splitlines()[0], out) from error
     finally:
+        at_work.acquire(timeout=PATIENCE_SECONDS)  # a batch in the midst of it may end
         query.stop()
 
 

@@ -18,7 +18,7 @@ from firedex_spark import job_command, session
 from firedex_spark.command import spark
 from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.schemas import FEEDBACK_SCHEMA
-from firedex_spark.session import what_spark_says
+from firedex_spark.session import tell_if_alone, what_spark_says
 
 JOBS = ["fit-utility-weights", "calibrate", "plan-sites", "simulate-sweep"]
 
@@ -114,6 +114,37 @@ def test_the_line_that_says_what_happened_is_found() -> None:
     assert what_spark_says(RuntimeError(worker)) == "ValueError: no good"
     assert what_spark_says(RuntimeError("plain")) == "plain"
     assert what_spark_says(RuntimeError("")) == "RuntimeError"
+
+
+class Cluster:
+    """As much of a session as says how many take part; the driver is one of them."""
+
+    def __init__(self, master: str, parts: int) -> None:
+        self.master, self._parts = master, parts
+        self.sparkContext = self._jsc = self
+
+    def sc(self) -> "Cluster":
+        return self
+
+    def statusTracker(self) -> "Cluster":  # Spark's
+        return self
+
+    def getExecutorInfos(self) -> list[int]:
+        return [0] * self._parts
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.executor.memory": "3g"}
+
+
+def test_a_cluster_without_workers_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    for master, parts in (("local[2]", 1), ("spark://host:7077", 2)):
+        tell_if_alone(Cluster(master, parts))
+    assert capsys.readouterr().err == ""
+    tell_if_alone(Cluster("spark://host:7077", 1))
+    said = capsys.readouterr().err
+    assert "no worker of spark://host:7077 has started anything" in said
+    assert "3g of memory (--memory)" in said
+    assert said.count("\n") == 1
 
 
 def test_an_output_folder_in_the_midst_of_the_input_is_refused(tmp_path: Path) -> None:

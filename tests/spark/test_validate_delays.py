@@ -280,6 +280,34 @@ def test_a_stream_killed_and_started_again_finds_the_same(
     assert again == found[-1:]  # nothing new, and what stands is said
 
 
+def test_an_interrupt_ends_a_stream_without_a_trace(simulated: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_predictions(tmp_path / "predictions.parquet", said())
+    words = ["-m", "firedex_spark", "validate-delays", str(simulated), "--follow"]
+    words += ["--predictions", str(tmp_path / "predictions.parquet"), "--out", str(out)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *words], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not (out / "report.html").exists():
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < until, (tmp_path / "log").read_text()
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        code = process.wait(PATIENCE_SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    told = (tmp_path / "log").read_text()
+    assert code == 0, told
+    assert "alarms: 0" in told
+    for trace in ("Traceback", "py4j", "KeyboardInterrupt", "Exception"):
+        assert trace not in told, told
+
+
 def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path: Path) -> None:
     truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.05)
     written = write_generated_records(truth, tmp_path, 200_000)
