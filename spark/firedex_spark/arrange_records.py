@@ -4,7 +4,6 @@ Nothing is removed, copies included, but rows that say no site: they belong in n
 then read every row once.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -16,9 +15,10 @@ from pyspark.sql import functions as f
 
 from firedex_spark.errors import BadFile, NothingCounts, UnreadableFile
 from firedex_spark.files_left_out import without
+from firedex_spark.record_columns import LATEST_SECONDS
 from firedex_spark.record_files import CheckedFiles, RecordFile, check_files, files_under, frame_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
-from firedex_spark.session import SPARK_ERRORS, SparkSession
+from firedex_spark.session import SparkSession
 
 __all__ = ["arrange_records", "broken_file"]
 
@@ -32,23 +32,17 @@ def arrange_records(
 ) -> tuple[int, dict[str, int], tuple[BadFile, ...]]:
     """Write ``out/records/site=…/day=…``; how many rows, how many not, and what was left out.
 
-    A file that cannot be read, however late that shows, is left out whole and named.
+    Every file is read to its end before anything is written: one of which a part cannot be read,
+    or whose texts are none, is left out whole and named, and spoils none of the folders.
     """
-    target = out / "records"
+    target = out.absolute() / "records"
     checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA)
-    while True:
-        for bad in checked.left_out:
-            say(f"left out: {bad}")
-        say(f"{checked.rows} records in {len(checked.good)} files")
-        try:
-            nowhere = _arranged(spark, checked, target)
-            break
-        except SPARK_ERRORS:
-            broken = _broken(spark, checked.good)
-            if not broken:
-                raise
-        shutil.rmtree(target, ignore_errors=True)
-        checked = without(records, checked, broken)
+    say(f"looking at {len(checked.good)} files")
+    checked = without(records, checked, _broken(spark, checked.good))
+    for bad in checked.left_out:
+        say(f"left out: {bad}")
+    say(f"{checked.rows} records in {len(checked.good)} files")
+    nowhere = _arranged(spark, checked, target)
     refused = {NO_SITE: nowhere} if nowhere else {}
     if nowhere == checked.rows:
         raise NothingCounts(records, refused)
@@ -63,7 +57,7 @@ def _arranged(spark: SparkSession, checked: CheckedFiles, target: Path) -> int:
     parts = max(checked.rows // ROWS_OF_A_FILE, 1)
     placed = _with_day(rows.where(_has_site())).repartitionByRange(parts, *order)
     arranged = placed.sortWithinPartitions(*order)
-    arranged.write.partitionBy("site", "day").parquet(str(target.absolute()))
+    arranged.write.partitionBy("site", "day").parquet(str(target))
     return nowhere
 
 
@@ -74,13 +68,15 @@ def _has_site() -> Column:
 
 def _with_day(rows: DataFrame) -> DataFrame:
     """The day of publication, else of delivery, in UTC; rows without either are of 1970."""
-    when = f.coalesce("published_at_seconds", "received_at_seconds", f.lit(0.0))
+    times = (f.col("published_at_seconds"), f.col("received_at_seconds"))
+    real = [f.when(time.between(0.0, LATEST_SECONDS), time) for time in times]
+    when = f.coalesce(*real, f.lit(0.0))
     day = f.to_date(f.timestamp_seconds(when))
     return rows.withColumn("day", f.coalesce(day, f.lit(date(1970, 1, 1))))
 
 
 def _broken(spark: SparkSession, files: Sequence[RecordFile]) -> list[BadFile]:
-    """Files that cannot be read to their end; looked for only when something has failed."""
+    """Files that cannot be read to their end."""
     tasks = spark.createDataFrame([(str(file.path),) for file in files], "path string")
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -100,7 +96,9 @@ def broken_file(path: Path) -> str | None:
     try:
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
-                file.read_row_group(group, DELIVERY_SCHEMA.names, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
+                names = [name for name in DELIVERY_SCHEMA.names if name in file.schema_arrow.names]
+                rows = file.read_row_group(group, names, use_threads=False)
+                rows.validate(full=True)  # texts are text
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         return str(error).splitlines()[0]
     return None

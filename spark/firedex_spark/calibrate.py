@@ -23,12 +23,12 @@ from firedex_spark.calibration_estimates import (
     losses_are_told,
     overlay_of,
 )
+from firedex_spark.delivery_files import checked_deliveries
 from firedex_spark.errors import BadFile, NothingMatches, SeveralSites, UnreadableFile
 from firedex_spark.files_left_out import without
 from firedex_spark.prediction_errors import PredictionError, prediction_error
-from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import CheckedFiles, check_files, files_under
-from firedex_spark.record_windows import Window, read_window, windows_of
+from firedex_spark.record_files import CheckedFiles
+from firedex_spark.record_windows import Window, read_parts, windows_of
 from firedex_spark.scenario_paths import changed
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
@@ -95,7 +95,7 @@ def calibrate(
 ) -> Calibration:
     """Estimate from the records of a scenario with an assignment, made at one ``site``."""
     switch_of = {subscriber.id: subscriber.switch for subscriber in scenario.subscribers}
-    checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA, TIME)
+    checked = checked_deliveries(records)
     while True:
         for bad in checked.left_out:
             say(f"left out: {bad}")
@@ -173,14 +173,18 @@ def _sums(
 
 def window_sums(window: Window, switch_of: Mapping[str, str], site: str | None) -> pa.Table:
     """The sums of one window, and which files of it could not be read."""
-    table, bad = read_window(window, CALIBRATION_COLUMNS, DELIVERY_SCHEMA)
-    if window.site is not None:
-        table = table.append_column("site", pa.array([window.site] * table.num_rows, pa.string()))
-    broken = [{"kind": UNREADABLE, "name": str(one.file), "of": one.reason} for one in bad]
-    sums = traffic_sums(table, switch_of, site)
-    if window.untimed:  # of these only what is wrong with them can be told
-        sums = sums.filter(pc.equal(sums["kind"], "refused"))
-    return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=TRAFFIC_SCHEMA)])
+    sums: list[pa.Table] = []
+    broken: list[dict[str, str]] = []
+    for table, bad in read_parts(window, CALIBRATION_COLUMNS, DELIVERY_SCHEMA):
+        if window.site is not None:
+            named = pa.array([window.site] * table.num_rows, pa.string())
+            table = table.append_column("site", named)
+        broken += [{"kind": UNREADABLE, "name": str(one.file), "of": one.reason} for one in bad]
+        of = traffic_sums(table, switch_of, site)
+        if window.untimed:  # of these only what is wrong with them can be told
+            of = of.filter(pc.equal(of["kind"], "refused"))
+        sums.append(of)
+    return pa.concat_tables([*sums, pa.Table.from_pylist(broken, schema=TRAFFIC_SCHEMA)])
 
 
 def _broken(sums: pd.DataFrame) -> list[BadFile]:

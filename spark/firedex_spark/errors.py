@@ -8,7 +8,9 @@
      ├── NoInput              no file of the wanted kind
      ├── BadFile              a file that is left out, and why
      │    ├── UnreadableFile
+     │    │    └── OutOfReach for the moment, at least
      │    ├── MissingColumns
+     │    ├── MixedLayout     flat, beside others with a site in their path
      │    └── WrongColumnType
      ├── NothingReadable      every file was left out
      ├── NothingCounts        every row was refused
@@ -19,8 +21,8 @@
      ├── BadGrid              a sweep's grid that cannot be used
      ├── OutputInUse          the output folder holds something else
      ├── UnwritableOutput     the output folder cannot be written into
-     ├── MixedLayout          files with and without a site in their path
      ├── NothingJudged        records and predictions have nothing in common, or too little
+     ├── FileAway             a file of a stream does not come back
      └── StreamBroken         a stream that cannot go on
 """
 
@@ -30,6 +32,7 @@ from pathlib import Path
 __all__ = [
     "BadFile",
     "BadGrid",
+    "FileAway",
     "JavaFailed",
     "MissingColumns",
     "MixedLayout",
@@ -40,6 +43,7 @@ __all__ = [
     "NothingJudged",
     "NothingMatches",
     "NothingReadable",
+    "OutOfReach",
     "OutputInUse",
     "SeveralSites",
     "SparkJobError",
@@ -48,6 +52,7 @@ __all__ = [
     "UnreadablePredictions",
     "UnwritableOutput",
     "WrongColumnType",
+    "unreadable",
 ]
 
 
@@ -94,6 +99,20 @@ class UnreadableFile(BadFile):
     """Not Parquet, cut short, or not ours to read."""
 
 
+class OutOfReach(UnreadableFile):
+    """Not there for the moment, or the disk or network that it is on: it may come back."""
+
+
+NOT_ITS_PLACE = (PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+def unreadable(file: Path, error: Exception) -> UnreadableFile:
+    """By what reading it raised: what the system says (by number) may pass, a wrong format not."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    passing = getattr(error, "errno", None) is not None and not isinstance(error, NOT_ITS_PLACE)
+    return OutOfReach(file, reason) if passing else UnreadableFile(file, reason)
+
+
 class MissingColumns(BadFile):
     """A file without columns that every file has."""
 
@@ -108,6 +127,13 @@ class WrongColumnType(BadFile):
     def __init__(self, file: Path, column: str, found: str, wanted: str) -> None:
         self.column, self.found, self.wanted = column, found, wanted
         super().__init__(file, f"{column} is {found}, not {wanted}")
+
+
+class MixedLayout(BadFile):
+    """A flat file beside others by site and day: copies would count twice."""
+
+    def __init__(self, file: Path, named: Path) -> None:
+        super().__init__(file, f"is of no site by its path, as {named} and others are")
 
 
 class NothingReadable(SparkJobError):
@@ -177,17 +203,16 @@ class UnwritableOutput(SparkJobError):
         super().__init__(f"cannot write into {folder}: {error.strerror}")
 
 
-class MixedLayout(SparkJobError):
-    """Files by site and day, and flat ones beside them: copies would count twice."""
-
-    def __init__(self, named: Path, plain: Path) -> None:
-        super().__init__(
-            f"{named} is of a site by its path and {plain} is not: name a folder with one kind"
-        )
-
-
 class NothingJudged(SparkJobError):
     """A validation that says nothing of any prediction."""
+
+
+class FileAway(SparkJobError):
+    """A stream that waited in vain for a file that it has taken in before."""
+
+    def __init__(self, bad: BadFile) -> None:
+        self.file = bad.file
+        super().__init__(f"{bad}; bring it back and start again: the stream goes on from there")
 
 
 class StreamBroken(SparkJobError):

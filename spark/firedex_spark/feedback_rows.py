@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from firedex.wire.mqtt_names import check_filter, check_topic
 from firedex.wire.values import Identifier
-from firedex_spark.raw_texts import raw_texts
+from firedex_spark.raw_texts import raw_texts, usual_columns
 from firedex_spark.schemas import FEEDBACK_SCHEMA, FeedbackKind
 
 __all__ = ["CHECKED_SCHEMA", "checked_feedback"]
@@ -32,7 +32,7 @@ NOT_SUBSCRIBABLE = "is no topic that can be subscribed to"
 
 def checked_feedback(table: pa.Table) -> pa.Table:
     """The rows of ``FEEDBACK_SCHEMA`` that count, and a row for each problem of the others."""
-    rows = _Rows(table)
+    rows = _Rows(usual_columns(table, FEEDBACK_SCHEMA))
     rows.check()
     return pa.concat_tables([rows.good(), rows.bad()])
 

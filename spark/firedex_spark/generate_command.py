@@ -2,8 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -11,10 +9,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from firedex.cli.options import SEED
-from firedex.cli.output import fail
 from firedex_spark.generated_feedback import FeedbackTruth, write_generated_feedback
 from firedex_spark.generated_fleet import generated_fleet
 from firedex_spark.generated_records import RecordTruth, write_generated_records
+from firedex_spark.job_command import reasons_told
+from firedex_spark.number_options import Finite
+from firedex_spark.output_folder import whole_results, write_whole
 from firedex_spark.plan_sites import write_fleet
 
 __all__ = ["generate"]
@@ -23,20 +23,11 @@ out_option = click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="The folder to write into.",
+    help="The folder to write into, in place of what was drawn there before.",
 )
 seed_option = click.option(
     "--seed", type=SEED, default=0, show_default=True, help="The same seed draws the same."
 )
-
-
-@contextmanager
-def told_why() -> Iterator[None]:
-    """A folder that cannot be written ends the command with the reason."""
-    try:
-        yield
-    except OSError as error:
-        fail(f"cannot write: {error}")
 
 
 @click.group(short_help="Input for the jobs, with a known truth.")
@@ -51,7 +42,13 @@ def generate() -> None:
 @click.option("--sites", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--subscribers", type=click.IntRange(min=1), default=4, show_default=True)
 @click.option("--topics", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--drift", default=0.0, help="By what part the lowest class's delays grow.")
+@click.option(
+    "--drift",
+    type=Finite(min=-1.0, min_open=True),
+    default=0.0,
+    show_default=True,
+    help="By what part the lowest class's delays grow, or shrink if it is negative.",
+)
 @seed_option
 @out_option
 def records(
@@ -63,12 +60,16 @@ def records(
     truth = RecordTruth(
         sites=sites, subscribers=subscribers, topics=topics, drift=drifting, seed=seed
     )
-    with Progress(
-        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
-    ) as bar:
+    with (
+        reasons_told(),
+        whole_results(out, ("records", "predictions.parquet"), []) as folder,
+        Progress(
+            console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+        ) as bar,
+    ):
         task = bar.add_task("drawing", total=rows)
         written = write_generated_records(
-            truth, out, rows, lambda done: bar.update(task, completed=done)
+            truth, folder, rows, lambda done: bar.update(task, completed=done)
         )
     click.echo(f"{written} records in {out / 'records'}, {out / 'predictions.parquet'}")
 
@@ -117,13 +118,13 @@ def feedback(
         choices=choices,
         seed=seed,
     )
-    with told_why():
-        made = write_generated_feedback(truth, out / "feedback")
-    rows = [
-        {"role": role, "phase": phase, "topic": topic, "worth": worth}
-        for (role, phase, topic), worth in made.worth.items()
-    ]
-    (out / "truth.json").write_text(json.dumps(rows, indent=2) + "\n", "utf-8")
+    with reasons_told(), whole_results(out, ("feedback", "truth.json"), []) as folder:
+        made = write_generated_feedback(truth, folder / "feedback")
+        rows = [
+            {"role": role, "phase": phase, "topic": topic, "worth": worth}
+            for (role, phase, topic), worth in made.worth.items()
+        ]
+        write_whole(folder / "truth.json", json.dumps(rows, indent=2) + "\n")
     click.echo(f"{made.table.num_rows} rows in {out / 'feedback'}, {out / 'truth.json'}")
 
 
@@ -142,6 +143,6 @@ def feedback(
 @out_option
 def fleet(sites: int, subscriptions: int, seed: int, out: Path) -> None:
     """Write a table of sites with about so many subscriptions each."""
-    with told_why():
-        write_fleet(out / "fleet.parquet", generated_fleet(sites, subscriptions, seed))
+    with reasons_told(), whole_results(out, ("fleet.parquet",), []) as folder:
+        write_fleet(folder / "fleet.parquet", generated_fleet(sites, subscriptions, seed))
     click.echo(f"{sites} sites in {out / 'fleet.parquet'}")

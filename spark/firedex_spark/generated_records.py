@@ -7,6 +7,7 @@ that neighbours resemble each other and intervals that take them for independent
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import erf, log, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,19 @@ class RecordTruth:
             delay_p99_seconds=None,
             utility=0.0,
             maximum_utility=0.0,
-            timely_fraction=0.0,
+            timely_fraction=self._timely(priority),
             deadline_seconds=self.deadline_seconds,
             deadline_met=None,
             method="queueing",
         )
+
+    def _timely(self, priority: int) -> float:
+        """The part of a class that arrives by the deadline: delays are lognormal, drift aside."""
+        spread = sqrt(self.spread**2 + self.wandering**2)
+        mean = float(self.mean_seconds(np.array(priority)))
+        by_then = (log(self.deadline_seconds / mean) + spread**2 / 2) / spread
+        in_time = (1.0 + erf(by_then / sqrt(2.0))) / 2.0
+        return float(self.success(np.array(priority))) * in_time
 
 
 def site_name(number: int) -> str:

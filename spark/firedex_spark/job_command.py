@@ -57,7 +57,7 @@ def job_options(command: F) -> F:
         callback=memory_like,
         default=DEFAULT_MEMORY,
         show_default=True,
-        help="Of the driver, such as 4g.",
+        help="Of the driver, and of each executor of a cluster, such as 4g.",
     )(command)
     command = click.option(
         "--master", callback=master_like, help="A cluster's, spark://HOST:PORT; none runs it here."

@@ -96,7 +96,7 @@ def plan_sites(
         say(f"left out: {bad}")
     tasks = max(checked.rows // SITES_OF_A_TASK, 1)
     say(f"planning {checked.rows} sites")
-    folder = str(out / "plans")
+    folder = str(out.absolute() / "plans")
     plan_fleet(rows, tasks).write.mode("overwrite").parquet(folder)
     plans = spark.read.parquet(folder)
     wrong = plans.where(f.col("error").isNotNull()).select("site", "error").collect()
@@ -156,13 +156,25 @@ def _planned(rows: pa.Table) -> pa.Table:
 
 
 def planned_group(site: str | None, scenarios: Sequence[str | None]) -> pa.Table:
-    """The plan of a site of which there are these rows; the same row twice is one."""
-    different = {*scenarios}
+    """The plan of a site of which there are these rows; the same scenario twice is one."""
     if site is None:
         return _failed(site, f"site is missing, in {len(scenarios)} rows")
+    different = {*scenarios}
+    if len(different) > 1:  # perhaps in the way it is written alone
+        different = {_as_we_write(scenario) for scenario in different}
     if len(different) > 1:
         return _failed(site, f"{len(different)} different scenarios for one site")
     return planned_rows(site, different.pop())
+
+
+def _as_we_write(scenario: str | None) -> str | None:
+    """The same text for the same scenario; what is none is left as it is."""
+    if scenario is None:
+        return None
+    try:
+        return to_json(from_json(Scenario, scenario))
+    except Exception:  # it is told when it is planned
+        return scenario
 
 
 def planned_rows(site: str, scenario: str | None) -> pa.Table:

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 USUAL_SITE = "site"
+SUFFIXES = (".json", ".parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def read_predictions(source: Path, site: str = USUAL_SITE) -> list[PredictedSubs
     """
     files = [source]
     if source.is_dir():
-        files = sorted([*source.rglob("*.json"), *source.rglob("*.parquet")])
+        files = sorted(file for file in source.rglob("*") if file.suffix.lower() in SUFFIXES)
     if not files:
         raise NoPredictions(source)
     found: dict[tuple[str, int, str, str], tuple[PredictedSubscription, Path]] = {}
@@ -77,7 +78,7 @@ def read_predictions(source: Path, site: str = USUAL_SITE) -> list[PredictedSubs
 
 def _read(file: Path, site: str) -> list[PredictedSubscription]:
     try:
-        if file.suffix == ".parquet":
+        if file.suffix.lower() == ".parquet":
             return [
                 _of_row(row) for row in pq.read_table(file, schema=PREDICTION_SCHEMA).to_pylist()
             ]

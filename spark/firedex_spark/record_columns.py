@@ -6,7 +6,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["CLASSES", "COLUMNS", "TIME", "codes_of", "column_of", "delivered_rows"]
+__all__ = [
+    "CLASSES",
+    "COLUMNS",
+    "LATEST_SECONDS",
+    "TIME",
+    "codes_of",
+    "column_of",
+    "delivered_rows",
+    "is_stamp",
+]
 
 TIME = "published_at_seconds"
 COLUMNS = (
@@ -23,11 +32,18 @@ COLUMNS = (
 )
 CLASSES = 64
 """Priorities are below that."""
+LATEST_SECONDS = 1e11
+"""No record is of a later time, nor of one before 1970: whole numbers of slices hold them all."""
 
 
 def column_of(table: pa.Table, name: str) -> NDArray[Any]:
     """A column of numbers; what is missing is NaN."""
     return np.asarray(table.column(name).to_numpy())
+
+
+def is_stamp(times: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of them can be times of a record; NaN is none."""
+    return np.asarray((times >= 0.0) & (times <= LATEST_SECONDS))
 
 
 def codes_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str]]:

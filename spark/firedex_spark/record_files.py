@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -25,9 +25,10 @@ from firedex_spark.errors import (
     MissingColumns,
     NoInput,
     NothingReadable,
-    UnreadableFile,
     WrongColumnType,
+    unreadable,
 )
+from firedex_spark.record_columns import is_stamp
 from firedex_spark.session import SparkSession
 
 __all__ = [
@@ -38,10 +39,13 @@ __all__ = [
     "files_under",
     "frame_of",
     "not_a_pattern",
+    "site_of",
 ]
 
 READERS = 8
 SITE = "site="
+SUFFIX = ".parquet"
+TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +66,15 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFile:
-    """A file that can be read; ``site``: as its path says, if it does."""
+    """A file that can be read; ``site``: as its path says, if it does.
+
+    ``empty``: columns that hold nothing, and are of no type.
+    """
 
     path: Path
     site: str | None
     groups: tuple[RowGroup, ...]
+    empty: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -88,10 +96,15 @@ class CheckedFiles:
 
 
 def files_under(source: Path, kind: str) -> list[Path]:
-    """All Parquet files there, in a fixed order; unfinished ones have other names."""
+    """All Parquet files there, in a fixed order; unfinished ones have other names.
+
+    By their whole paths: workers are in other folders than whoever named this one.
+    """
+    source = source.absolute()
     if source.is_file():
         return [source]
-    found = [file for file in sorted(source.rglob("*.parquet")) if _is_finished(source, file)]
+    named = [file for file in sorted(source.rglob("*")) if file.suffix.lower() == SUFFIX]
+    found = [file for file in named if _is_finished(source, file)]
     if not found:
         raise NoInput(source, kind)
     return found
@@ -121,13 +134,18 @@ def _checked(path: Path, schema: pa.Schema, time: str | None) -> RecordFile | Ba
             wrong = _wrong_columns(path, file.schema_arrow, schema)
             if wrong is not None:
                 return wrong
-            return RecordFile(path=path, site=_site_of(path), groups=tuple(_groups(file, time)))
+            return RecordFile(
+                path=path,
+                site=site_of(path),
+                groups=tuple(_groups(file, time)),
+                empty=tuple(f.name for f in file.schema_arrow if pa.types.is_null(f.type)),
+            )
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        return UnreadableFile(path, str(error).splitlines()[0])
+        return unreadable(path, error)
 
 
 def _wrong_columns(path: Path, found: pa.Schema, schema: pa.Schema) -> BadFile | None:
-    wanted = [f for f in schema if not (f.name == "site" and _site_of(path) is not None)]
+    wanted = [f for f in schema if not (f.name == "site" and site_of(path) is not None)]
     missing = [field.name for field in wanted if field.name not in found.names]
     if missing:
         return MissingColumns(path, missing)
@@ -142,14 +160,17 @@ def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     """The same, or what is read as the same without loss."""
     if pa.types.is_dictionary(found):
         found = found.value_type
+    if pa.types.is_null(found):  # nothing in it, as pandas writes such a column
+        return True
     if pa.types.is_string(wanted):
-        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+        return any(is_text(found) for is_text in TEXTS)
     if pa.types.is_integer(wanted):
         return bool(pa.types.is_signed_integer(found))
     return bool(found == wanted)
 
 
-def _site_of(path: Path) -> str | None:
+def site_of(path: Path) -> str | None:
+    """As the path says, if it does."""
     named = [part.removeprefix(SITE) for part in path.parts if part.startswith(SITE)]
     return unquote(named[-1]) if named else None
 
@@ -179,13 +200,13 @@ def _is_telling(said: Any, rows: int) -> bool:
         return False
     if not said.has_min_max:
         return bool(said.null_count == rows)
-    return isfinite(said.min) and isfinite(said.max)
+    return bool(is_stamp(np.array([said.min, said.max], dtype=np.float64)).all())
 
 
 def _looked_up(file: pq.ParquetFile, group: int, time: str) -> tuple[float, float, bool]:
     column = file.read_row_group(group, [time]).column(time)
     times = np.asarray(column.drop_null().to_numpy())
-    times = times[np.isfinite(times)]
+    times = times[is_stamp(times)]
     if not len(times):
         return inf, -inf, len(column) > 0
     return float(times.min()), float(times.max()), column.null_count > 0
@@ -194,13 +215,17 @@ def _looked_up(file: pq.ParquetFile, group: int, time: str) -> tuple[float, floa
 def frame_of(spark: SparkSession, files: Sequence[RecordFile], schema: pa.Schema) -> DataFrame:
     """The rows of all files, by the columns of ``schema``; a path's site is the column's value."""
     made: DataFrame | None = None
-    for site in sorted({file.site for file in files}, key=lambda site: site or ""):
-        wanted = [field for field in schema if site is None or field.name != "site"]
+    alike: dict[tuple[str | None, tuple[str, ...]], list[str]] = {}
+    for file in files:
+        alike.setdefault((file.site, file.empty), []).append(not_a_pattern(file.path))
+    for (site, empty), paths in alike.items():
+        given: dict[str, Any] = dict.fromkeys(empty) | ({} if site is None else {"site": site})
+        wanted = [field for field in schema if field.name not in given]
         # else integers would have the width of the first file's
-        reader = spark.read.schema(from_arrow_schema(pa.schema(wanted)))
-        rows = reader.parquet(*[not_a_pattern(f.path) for f in files if f.site == site])
-        if site is not None:
-            rows = rows.withColumn("site", lit(site))
+        rows = spark.read.schema(from_arrow_schema(pa.schema(wanted))).parquet(*paths)
+        for field in from_arrow_schema(schema):
+            if field.name in given:
+                rows = rows.withColumn(field.name, lit(given[field.name]).cast(field.dataType))
         rows = rows.select(*schema.names)
         made = rows if made is None else made.unionByName(rows)
     if made is None:

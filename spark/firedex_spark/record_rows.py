@@ -7,7 +7,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firedex.wire import Outcome
-from firedex_spark.record_columns import CLASSES, COLUMNS, TIME, codes_of, column_of, delivered_rows
+from firedex_spark.record_columns import (
+    CLASSES,
+    COLUMNS,
+    TIME,
+    codes_of,
+    column_of,
+    delivered_rows,
+    is_stamp,
+)
 
 __all__ = ["LONGEST_DELAY_SECONDS", "early_rows", "refused_rows"]
 
@@ -23,7 +31,7 @@ def refused_rows(table: pa.Table) -> tuple[dict[str, int], Booleans]:
     counts: dict[str, int] = {}
 
     def refuse(reason: str, rows: Booleans) -> None:
-        counts[reason] = int((good & rows).sum())
+        counts[reason] = counts.get(reason, 0) + int((good & rows).sum())
         np.logical_and(good, ~rows, out=good)
 
     for name in sorted(REQUIRED & {*table.column_names}):
@@ -35,9 +43,11 @@ def refused_rows(table: pa.Table) -> tuple[dict[str, int], Booleans]:
     refuse("outcome is unknown", ~known[code])
     received, published = column_of(table, "received_at_seconds"), column_of(table, TIME)
     refuse("a time is not finite", np.isinf(received) | np.isinf(published))
+    for times in (published, received):
+        refuse("a time is before 1970 or after the year 5138", ~is_stamp(times) & ~np.isnan(times))
     refuse("received, but not delivered; or the other way", _contradicts(table, received))
     refuse("neither published nor received at any time", np.isnan(received) & np.isnan(published))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         refuse("received before it was published", received < published)
         refuse("took more than a day", received - published > LONGEST_DELAY_SECONDS)
     for name, most in (("priority", CLASSES), ("configuration_version", 2**53)):

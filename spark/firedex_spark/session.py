@@ -3,6 +3,7 @@
 Under ``spark-submit`` master, memory and hosts are its business; otherwise Spark runs here.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 from firedex_spark.errors import JavaFailed, NoJava
 
@@ -21,12 +23,21 @@ with warnings.catch_warnings():
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-__all__ = ["SPARK_ERRORS", "SparkSession", "java_is_there", "spark_session", "what_spark_says"]
+__all__ = [
+    "SPARK_ERRORS",
+    "SparkSession",
+    "java_is_there",
+    "spark_session",
+    "tell_if_alone",
+    "what_spark_says",
+]
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """Whatever Spark raises by itself."""
 LOG_LEVEL = "FIREDEX_SPARK_LOG"
 """The variable that says how much of Spark's own log is shown; none of it if there is none."""
+LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Of Spark's Python side; what they say is raised as well."""
 LOG_SETTINGS = """\
 appender.console.type = Console
 appender.console.name = console
@@ -39,6 +50,7 @@ logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = {level}
 """
 
+ALONE_SECONDS = 30.0
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
 SETTINGS = {
@@ -72,6 +84,8 @@ def spark_session(
     if not java_is_there():
         raise NoJava
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(os.environ.get(LOG_LEVEL, logging.CRITICAL))
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     with tempfile.TemporaryDirectory(prefix="firedex-spark-") as folder:
         builder = SparkSession.builder.appName(f"firedex {name}")
@@ -89,10 +103,34 @@ def spark_session(
             session = builder.getOrCreate()
         except SPARK_ERRORS as error:
             raise JavaFailed(what_spark_says(error)) from error
+        asked = Timer(ALONE_SECONDS, tell_if_alone, [session])
+        asked.daemon = True
         try:
+            if master is not None or submitted:
+                asked.start()
             yield session
         finally:
+            asked.cancel()
             session.stop()
+
+
+def tell_if_alone(session: SparkSession) -> None:
+    """On standard error, if no worker of a cluster has anything for the job."""
+    context = session.sparkContext
+    if str(context.master).startswith("local"):
+        return
+    try:
+        executors = len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # the driver
+    except SPARK_ERRORS:
+        return  # it has ended meanwhile
+    if executors < 1:
+        memory = context.getConf().get("spark.executor.memory", "1g")
+        print(
+            f"waiting: in {ALONE_SECONDS:.0f} seconds no worker of {context.master} has started "
+            f"anything; it takes one with a free core and {memory} of memory (--memory)",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def what_spark_says(error: Exception) -> str:
@@ -111,6 +149,7 @@ def _own(folder: Path, memory: str, level: str) -> dict[str, str]:
     java = f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}"
     return {
         "spark.driver.memory": memory,
+        "spark.executor.memory": memory,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": f"{java} -Dlog4j2.configurationFile={log.as_uri()}",

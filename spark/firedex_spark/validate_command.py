@@ -1,10 +1,11 @@
 """``firedex spark validate-delays`` and ``arrange-records``: thin."""
 
+import signal
 import sys
-from contextlib import suppress
-from math import isfinite
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import Event
 
 import click
 
@@ -20,6 +21,7 @@ from firedex_spark.job_command import (
     writing,
 )
 from firedex_spark.measured_row import Bounds
+from firedex_spark.number_options import Finite
 from firedex_spark.output_folder import own_folder
 from firedex_spark.prediction_files import USUAL_SITE, PredictedSubscription, read_predictions
 from firedex_spark.report_files import write_quarantine
@@ -33,20 +35,8 @@ __all__ = ["arrange_records_command", "validate_delays_command"]
 USUAL = Bounds()
 
 
-class _Finite(click.FloatRange):
-    """A number; NaN, which no range refuses, is none."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        if not isfinite(number):
-            self.fail(f"{value} is not a number", param, ctx)
-        return number
-
-
-BOUND = _Finite(min=0.0)
-LEVEL = _Finite(0, 1, min_open=True, max_open=True)
+BOUND = Finite(min=0.0)
+LEVEL = Finite(0, 1, min_open=True, max_open=True)
 OWN = ("measured.parquet", "quarantine.json", "report.html", "state", "checkpoint")
 ARRANGED = ("quarantine.json", "records")
 
@@ -166,9 +156,18 @@ def validate_delays_command(
         spark_session("validate-delays", master=master, memory=memory) as session,
     ):
         if follow:
-            with suppress(KeyboardInterrupt):
+            with _ended_by_an_interrupt() as stop:
                 follow_delays(
-                    session, records, present, out, bounds=bounds, runs=runs, once=once, told=told
+                    session,
+                    records,
+                    present,
+                    out,
+                    bounds=bounds,
+                    runs=runs,
+                    once=once,
+                    told=told,
+                    say=say,
+                    stop=stop,
                 )
         else:
             told(validate_delays(session, records, present(), bounds, say, runs=runs))
@@ -187,6 +186,24 @@ def validate_delays_command(
     }
     tell(out, summary, json)
     sys.exit(ALARM if alarming else 0)
+
+
+@contextmanager
+def _ended_by_an_interrupt() -> Iterator[Event]:
+    """Set by the first one, in place of what Spark does: that would tear down what is at work."""
+    stop = Event()
+
+    def interrupted(_number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        say("ending")
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @click.command(

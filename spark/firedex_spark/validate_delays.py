@@ -29,13 +29,13 @@ from firedex_spark.delivery_cells import (
     Cells,
     cells_of,
 )
-from firedex_spark.errors import BadFile, NothingJudged, UnreadableFile
+from firedex_spark.delivery_files import checked_deliveries
+from firedex_spark.errors import BadFile, NothingJudged, OutOfReach, UnreadableFile
 from firedex_spark.files_left_out import without
 from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.prediction_files import PredictedSubscription
-from firedex_spark.record_columns import COLUMNS, TIME
-from firedex_spark.record_files import check_files, files_under
-from firedex_spark.record_windows import Piece, Window, read_window, windows_of
+from firedex_spark.record_columns import COLUMNS
+from firedex_spark.record_windows import Piece, Window, read_parts, windows_of
 from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, joined, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.session import SparkSession
@@ -43,7 +43,6 @@ from firedex_spark.wrong_clocks import Arrived, WrongClock, wrong_clocks
 
 __all__ = [
     "MEASURED_COLUMNS",
-    "UNREADABLE",
     "Validation",
     "configurations",
     "measured_rows",
@@ -56,7 +55,7 @@ __all__ = [
     "window_from_plain",
 ]
 
-UNREADABLE = "unreadable"
+UNREADABLE, OUT_OF_REACH = "unreadable", "out of reach"
 FAR = "far in time from the rest of its run"
 PredictedBy = Mapping[tuple[str, int], Mapping[tuple[str, str], SubscriptionPrediction]]
 Say = Callable[[str], None]
@@ -120,7 +119,7 @@ def validate_delays(
     ``runs``: of these alone, if any are named.
     """
     bounds = bounds or Bounds()
-    checked = check_files(records, files_under(records, "delivery records"), DELIVERY_SCHEMA, TIME)
+    checked = checked_deliveries(records)
     while True:
         for bad in checked.left_out:
             say(f"left out: {bad}")
@@ -174,12 +173,20 @@ def sums_of(spark: SparkSession, windows: Sequence[Window]) -> DataFrame:
 
 def summed(window: Window) -> pa.Table:
     """The sums of one window, and what of it could not be read."""
-    table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
-    sums = cells_of(table, window.site)
+    sums: list[pa.Table] = []
+    bad: dict[Path, BadFile] = {}
+    for table, unreadable in read_parts(window, COLUMNS, DELIVERY_SCHEMA):
+        sums.append(cells_of(table, window.site))
+        bad |= {one.file: one for one in unreadable}
     broken = [
-        {"kind": UNREADABLE, "subscriber": str(one.file), "filter": one.reason} for one in bad
+        {"kind": _kind_of(one), "subscriber": str(one.file), "filter": one.reason}
+        for one in bad.values()
     ]
-    return pa.concat_tables([sums, pa.Table.from_pylist(broken, schema=CELL_SCHEMA)])
+    return pa.concat_tables([*sums, pa.Table.from_pylist(broken, schema=CELL_SCHEMA)])
+
+
+def _kind_of(bad: BadFile) -> str:
+    return OUT_OF_REACH if isinstance(bad, OutOfReach) else UNREADABLE
 
 
 def window_as_plain(window: Window) -> dict[str, Any]:
@@ -189,13 +196,13 @@ def window_as_plain(window: Window) -> dict[str, Any]:
         "start": window.start,
         "end": window.end,
         "untimed": window.untimed,
-        "pieces": [[piece.path, list(piece.groups)] for piece in window.pieces],
+        "pieces": [[piece.path, list(piece.groups), piece.rows] for piece in window.pieces],
     }
 
 
 def window_from_plain(plain: dict[str, Any]) -> Window:
     """As it was told."""
-    pieces = tuple(Piece(path, tuple(groups)) for path, groups in plain.pop("pieces"))
+    pieces = tuple(Piece(path, tuple(groups), rows) for path, groups, rows in plain.pop("pieces"))
     return Window(pieces=pieces, **plain)
 
 
@@ -212,7 +219,8 @@ def what_was_wrong(sums: DataFrame) -> tuple[dict[str, int], list[BadFile]]:
         if row["kind"] == REFUSED:
             refused[row["filter"]] = refused.get(row["filter"], 0) + row["count"]
         else:
-            broken[row["subscriber"]] = UnreadableFile(Path(row["subscriber"]), row["filter"])
+            kind = OutOfReach if row["kind"] == OUT_OF_REACH else UnreadableFile
+            broken[row["subscriber"]] = kind(Path(row["subscriber"]), row["filter"])
     return dict(sorted(refused.items())), [broken[name] for name in sorted(broken)]
 
 

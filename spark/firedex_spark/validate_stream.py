@@ -4,15 +4,17 @@ Spark's stream says which files are new, exactly once, and its checkpoint rememb
 time that a new file has rows of is summed up anew, from all its files: late rows and copies that
 come in later files count as if they had been there from the beginning. What is kept is replaced
 whole, so that a batch that was cut short is simply done again, and the result is that of one run
-over everything.
+over everything. A file that was taken in and cannot be reached is waited for; if it stays away the
+stream ends, and goes on from there when it is started again.
 """
 
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from threading import Event, Lock
+from time import monotonic, sleep
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,26 +22,19 @@ import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
 
-from firedex_spark import errors
 from firedex_spark.delay_sketch import WIDTH
 from firedex_spark.delay_verdicts import judge
 from firedex_spark.delivery_cells import CELL_SCHEMA, EARLY, MOST_SLICES, SUMS
-from firedex_spark.errors import (
-    BadFile,
-    NothingReadable,
-    SparkJobError,
-    StreamBroken,
-    UnreadableFile,
-)
+from firedex_spark.errors import BadFile, FileAway, OutOfReach, SparkJobError, StreamBroken
 from firedex_spark.measured_row import Bounds
 from firedex_spark.output_folder import replaced
 from firedex_spark.prediction_files import PredictedSubscription
-from firedex_spark.record_columns import TIME
-from firedex_spark.record_files import RecordFile, RowGroup, check_files, not_a_pattern
-from firedex_spark.record_windows import Window, fixed_windows, numbered_for
-from firedex_spark.schemas import DELIVERY_SCHEMA
+from firedex_spark.record_files import not_a_pattern
+from firedex_spark.record_windows import Window, fixed_windows
 from firedex_spark.session import SparkSession
+from firedex_spark.stream_files import KnownFiles, StreamFiles
 from firedex_spark.validate_delays import (
     Validation,
     configurations,
@@ -54,23 +49,18 @@ from firedex_spark.validate_delays import (
 __all__ = ["follow_delays"]
 
 BINARY_FILES = "path string, modificationTime timestamp, length long, content binary"
-PACE = "5 seconds"
+PACE_SECONDS = 5
+LOOK_SECONDS = 15.0
+PATIENCE_SECONDS = 20.0
+POLL_SECONDS = 1
 WINDOW_SECONDS = 1024.0
 """A power of two, for no better reason than that slices are too."""
 FORM = 3
 """Of what is kept; another one is not read."""
-SUMMED = ".summed"
-ATTEMPTS = 5
+WAITS_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Between attempts to read a file that was there, and is not."""
 ANY_AGE = "36500d"
 """Files are new when they were not taken in yet, however old they are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """All files that were taken in so far."""
-
-    good: dict[str, RecordFile]
-    left_out: dict[str, BadFile]
 
 
 def follow_delays(
@@ -83,18 +73,21 @@ def follow_delays(
     runs: Collection[str] = (),
     once: bool = False,
     told: Callable[[Validation], None] = lambda _validation: None,
+    say: Callable[[str], None] = lambda _text: None,
+    stop: Event | None = None,
 ) -> None:
     """Follow ``records``; ``told`` is called with the whole result after every batch of files.
 
     First with what stands from before, if anything. ``predictions`` are read anew each time.
-    ``once``: end when everything there is was taken in.
+    ``once``: end when everything there is was taken in; else when ``stop`` is set.
     """
+    records, out = records.absolute(), out.absolute()  # workers are in other folders
     _check_origin(out, records)
-    state = _State(spark, out / "state", predictions, bounds or Bounds(), runs)
+    state = _State(spark, out / "state", records, predictions, bounds or Bounds(), runs, say)
     stream = (
         spark.readStream.format("binaryFile")
         .schema(BINARY_FILES)
-        .option("pathGlobFilter", "*.parquet")
+        .option("pathGlobFilter", "*.[pP][aA][rR][qQ][uU][eE][tT]")
         .option("recursiveFileLookup", "true")
         .option("maxFileAge", ANY_AGE)
         .load(not_a_pattern(records))
@@ -105,28 +98,54 @@ def follow_delays(
         told(standing)
     failed: list[SparkJobError] = []
 
+    at_work = Lock()  # batches come in a thread of their own
+
+    def tell(found: Validation | None) -> None:
+        if found is not None:
+            told(found)
+
     def take(batch: DataFrame, number: int) -> None:
         paths = sorted(_local(row["path"]) for row in batch.collect())
-        if not paths:
-            return
         try:
-            told(state.take(number, paths))
+            with at_work:
+                tell(state.take(number, paths))
         except SparkJobError as error:
             failed.append(error)
             raise
 
+    def look(at_the_end: bool) -> None:
+        if at_work.acquire(blocking=False):
+            try:
+                tell(state.look_again(at_the_end=at_the_end))
+            finally:
+                at_work.release()
+
     writer = stream.writeStream.foreachBatch(take)
-    writer = writer.option("checkpointLocation", str((out / "checkpoint").absolute()))
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=PACE)
+    writer = writer.option("checkpointLocation", str(out / "checkpoint"))
+    pace = f"{PACE_SECONDS} seconds"
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=pace)
     query = writer.start()
     try:
-        query.awaitTermination()
+        _until_it_ends(query, look, stop or Event())
     except StreamingQueryException as error:
         if failed:
             raise failed[0] from error
         raise StreamBroken(str(error).splitlines()[0], out) from error
     finally:
+        at_work.acquire(timeout=PATIENCE_SECONDS)  # a batch in the midst of it may end
         query.stop()
+
+
+def _until_it_ends(query: StreamingQuery, look: Callable[[bool], None], stop: Event) -> None:
+    """Wait; between batches, and at the end, have a look at what was left out."""
+    looked = monotonic()
+    while not stop.is_set():
+        if query.awaitTermination(POLL_SECONDS):
+            look(True)
+            return
+        if monotonic() - looked > LOOK_SECONDS:
+            look(False)
+            looked = monotonic()
 
 
 def _local(path: str) -> str:
@@ -161,91 +180,61 @@ class _State:
         self,
         spark: SparkSession,
         folder: Path,
+        records: Path,
         predictions: Callable[[], Sequence[PredictedSubscription]],
         bounds: Bounds,
         runs: Collection[str],
+        say: Callable[[str], None],
     ) -> None:
         self._spark, self._predictions, self._bounds = spark, predictions, bounds
-        self._runs = runs
-        self._files, self._sums = folder / "files", folder / "sums"
-        self._everything = folder / "everything-anew"
-        self._files.mkdir(parents=True, exist_ok=True)
+        self._runs, self._say = runs, say
+        self._files = StreamFiles(folder / "files", records, WINDOW_SECONDS)
+        self._sums = folder / "sums"
         self._sums.mkdir(parents=True, exist_ok=True)
 
     def standing(self) -> Validation | None:
         """What follows from all that was taken in; None if that is nothing, or was cut short."""
-        batches = list(self._files.glob("batch-*.json"))
-        whole = all(batch.with_suffix(SUMMED).exists() for batch in batches)
-        if not batches or not whole or self._everything.exists():
+        if not self._files.whole:
             return None
-        known = self._known()
+        known = self._files.known()
         return self._validation(known, fixed_windows(list(known.good.values()), WINDOW_SECONDS))
 
-    def take(self, number: int, paths: list[str]) -> Validation:
-        """Take in a batch of files, again if it was taken in before."""
-        batch = self._files / f"batch-{number:08}.json"
-        self._note(batch, [Path(path) for path in paths])
-        fresh = set(paths)
-        for attempt in range(ATTEMPTS):
-            known = self._known()
+    def take(self, number: int, paths: list[str]) -> Validation | None:
+        """Take in a batch of files, again if it was taken in before; None if there are none."""
+        if not paths and self._files.fresh() == set():
+            return None
+        self._files.note_batch(number, paths)
+        return self._taken_in()
+
+    def look_again(self, *, at_the_end: bool) -> Validation | None:
+        """Take in what was left out and can be read by now; None if there is nothing new."""
+        found = self._files.note_those_back(at_the_end=at_the_end)
+        return self._taken_in() if found else None
+
+    def _taken_in(self) -> Validation:
+        """Sum up what was noted; what is away is waited for, what is broken is left out."""
+        waits = iter(WAITS_SECONDS)
+        suspected: set[Path] = set()
+        while True:
+            known, fresh = self._files.known(), self._files.fresh()
             windows = fixed_windows(list(known.good.values()), WINDOW_SECONDS)
-            anew = self._everything.exists()
-            stale = [w for w in windows if anew or fresh & {piece.path for piece in w.pieces}]
-            broken = self._sum_up(stale)
-            if not broken:
-                self._everything.unlink(missing_ok=True)
-                batch.with_suffix(SUMMED).touch()
+            stale = [w for w in windows if fresh is None or fresh & {p.path for p in w.pieces}]
+            wrong = self._sum_up(stale)
+            if not wrong:
+                self._files.summed()
                 return self._validation(known, windows)
-            if attempt:  # whoever is unreadable twice is broken, and not only out of reach
-                self._leave_out(broken)
-        raise StreamBroken(f"{broken[0]}", self._files.parent.parent)
-
-    def _note(self, batch: Path, paths: list[Path]) -> None:
-        batch.with_suffix(SUMMED).unlink(missing_ok=True)
-        good: list[RecordFile] = []
-        try:
-            checked = check_files(paths[0].parent, paths, DELIVERY_SCHEMA, TIME)
-            found, left_out = checked.good, list(checked.left_out)
-        except NothingReadable as error:
-            found, left_out = (), list(error.left_out)
-        for file in found:
-            try:
-                good.append(numbered_for(file, WINDOW_SECONDS))
-            except (OSError, pa.ArrowException) as error:
-                left_out.append(UnreadableFile(file.path, str(error).splitlines()[0]))
-        self._write_files(batch, good, left_out)
-
-    def _leave_out(self, broken: Sequence[BadFile]) -> None:
-        """Rows of theirs may be in any sum: all are made anew, also if we are killed meanwhile."""
-        self._everything.touch()
-        for bad in broken:
-            name = sha256(str(bad.file).encode()).hexdigest()[:16]
-            self._write_files(self._files / f"broken-{name}.json", (), (bad,))
-
-    def _write_files(
-        self, into: Path, good: Sequence[RecordFile], left_out: Sequence[BadFile]
-    ) -> None:
-        plain = {
-            "good": [{**asdict(file), "path": str(file.path)} for file in good],
-            "left_out": [[type(bad).__name__, str(bad.file), bad.reason] for bad in left_out],
-        }
-        replaced(into, lambda path: path.write_text(json.dumps(plain), "utf-8"))
-
-    def _known(self) -> _Known:
-        good: dict[str, RecordFile] = {}
-        left_out: dict[str, BadFile] = {}
-        for file in sorted(self._files.glob("*.json")):
-            plain = json.loads(file.read_text("utf-8"))
-            for one in plain["good"]:
-                groups = tuple(RowGroup(**group) for group in one["groups"])
-                good[one["path"]] = RecordFile(
-                    path=Path(one["path"]), site=one["site"], groups=groups
-                )
-            for kind, path, reason in plain["left_out"]:
-                left_out[path] = _bad_file(kind, Path(path), reason)
-        for path in left_out:
-            good.pop(path, None)
-        return _Known(good=good, left_out=left_out)
+            # whoever is unreadable twice is broken
+            broken = [bad for bad in wrong if bad.file in suspected]
+            broken = [bad for bad in broken if not isinstance(bad, OutOfReach)]
+            if broken:
+                self._files.leave_out(broken)
+                continue
+            suspected |= {bad.file for bad in wrong}
+            seconds = next(waits, None)
+            if seconds is None:
+                raise FileAway(wrong[0])
+            self._say(f"waiting for {wrong[0]}")
+            sleep(seconds)
 
     def _place(self, window: Window) -> Path:
         kind = "untimed" if window.untimed else repr(window.start)
@@ -269,7 +258,7 @@ class _State:
         frame = frame.repartition(len(tasks)).mapInArrow(work, from_arrow_schema(CELL_SCHEMA))
         return what_was_wrong(frame)[1]
 
-    def _validation(self, known: _Known, windows: list[Window]) -> Validation:
+    def _validation(self, known: KnownFiles, windows: list[Window]) -> Validation:
         places = [(str(self._place(window)),) for window in windows]
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -293,14 +282,6 @@ class _State:
             left_out=tuple(known.left_out[path] for path in sorted(known.left_out)),
             unrecorded=unrecorded(predicted, found),
         )
-
-
-def _bad_file(kind: str, file: Path, reason: str) -> BadFile:
-    """Of the kind that it was, as far as a kind can be made of its reason alone."""
-    of: type[BadFile] = getattr(errors, kind, BadFile)
-    made = BadFile.__new__(of)
-    BadFile.__init__(made, file, reason)
-    return made
 
 
 def _replace_table(path: Path, table: pa.Table) -> None:

@@ -18,7 +18,7 @@ from firedex_spark.delivery_cells import EARLY, REFUSED, SUMS, Cells, cells_of
 from firedex_spark.measured_row import Bounds, MeasuredRow
 from firedex_spark.record_columns import COLUMNS, TIME
 from firedex_spark.record_files import check_files, files_under
-from firedex_spark.record_windows import read_window, windows_of
+from firedex_spark.record_windows import read_parts, windows_of
 from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, runs_of
 from firedex_spark.schemas import DELIVERY_SCHEMA
 from firedex_spark.wrong_clocks import Arrived, wrong_clocks
@@ -115,9 +115,9 @@ def judged_in_one_process(
     checked = check_files(folder, files_under(folder, "records"), DELIVERY_SCHEMA, TIME)
     parts = []
     for window in windows_of(checked.good):
-        table, bad = read_window(window, COLUMNS, DELIVERY_SCHEMA)
-        assert not bad
-        parts.append(cells_of(table, window.site))
+        for table, bad in read_parts(window, COLUMNS, DELIVERY_SCHEMA):
+            assert not bad
+            parts.append(cells_of(table, window.site))
     every = pa.concat_tables(parts)
     wrong = wrong_clocks(_arrived(row) for row in every.to_pylist() if row["kind"] != REFUSED)
     sums = only_sums(every)

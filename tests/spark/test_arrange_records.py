@@ -15,7 +15,7 @@ from firedex_spark.errors import NothingCounts, NothingReadable
 from firedex_spark.record_columns import TIME
 from firedex_spark.record_files import check_files, files_under, not_a_pattern
 from firedex_spark.schemas import DELIVERY_SCHEMA
-from firedex_spark.session import SparkSession
+from firedex_spark.session import SPARK_ERRORS, SparkSession
 
 OTHER_TYPES = {
     "priority": pa.int32(),
@@ -40,6 +40,13 @@ def put(table: pa.Table, name: str, values: Any, kind: pa.DataType | None = None
     return table.set_column(
         column, name, pa.array(values, kind or DELIVERY_SCHEMA.field(name).type)
     )
+
+
+def put_no_text(table: pa.Table, name: str) -> pa.Table:
+    """One of its rows has bytes that are no text."""
+    raw = [b"\xff\xfe", *(text.encode() for text in table[name].to_pylist()[1:])]
+    column = DELIVERY_SCHEMA.get_field_index(name)
+    return table.set_column(column, name, pa.array(raw, pa.binary()).view(pa.string()))
 
 
 def break_pages(file: Path, column: str) -> None:
@@ -82,6 +89,8 @@ def test_a_broken_file_is_told_from_a_good_one(simulated: pa.Table, tmp_path: Pa
     assert broken_file(file) is None
     break_pages(file, "wire_bytes")
     assert broken_file(file)
+    pq.write_table(put_no_text(simulated, "topic"), file)
+    assert "Invalid UTF8" in (broken_file(file) or "")
     assert "No such file" in (broken_file(tmp_path / "none.parquet") or "")
 
 
@@ -99,7 +108,9 @@ class TestOnSpark:
         narrow = two
         for name, kind in OTHER_TYPES.items():
             narrow = put(narrow, name, two[name].to_pylist(), kind)
-        pq.write_table(narrow, records / "a.parquet")
+        narrow = put(narrow, "publisher", [None] * count, pa.null())
+        two = put(two, "publisher", [None] * count)
+        pq.write_table(narrow, records / "a.PARQUET")
         pq.write_table(three.drop_columns("site"), records / "site=west" / "c.parquet")
         nowhere = put(one, "site", [None] * 30 + [""] * 20 + ["south/east"] * 50)
         pq.write_table(nowhere, records / "d.parquet")
@@ -108,9 +119,14 @@ class TestOnSpark:
         pq.write_table(simulated, records / "broken.parquet")
         break_pages(records / "broken.parquet", "wire_bytes")
         (records / "short.parquet").write_bytes(b"PAR1")
+        pq.write_table(put_no_text(simulated, "publication_id"), records / "untext.parquet")
         told: list[str] = []
         rows, refused, left_out = arrange_records(spark, records, tmp_path / "out", told.append)
-        assert [bad.file.name for bad in left_out] == ["short.parquet", "broken.parquet"]
+        assert [bad.file.name for bad in left_out] == [
+            "short.parquet",
+            "broken.parquet",
+            "untext.parquet",
+        ]
         assert any("left out" in line and "broken.parquet" in line for line in told)
         assert refused == {"site is missing": 50}
         west = put(three, "site", ["west"] * count)
@@ -146,5 +162,5 @@ class TestOnSpark:
     ) -> None:
         pq.write_table(simulated, tmp_path / "a.parquet")
         monkeypatch.setattr(job, "_with_day", lambda rows: rows.selectExpr("no_such_column"))
-        with pytest.raises(job.SPARK_ERRORS, match="no_such_column"):
+        with pytest.raises(SPARK_ERRORS, match="no_such_column"):
             arrange_records(spark, tmp_path, tmp_path / "out")

@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from simulated_deliveries import four_classes, judged_without_spark, write_simulated
@@ -17,7 +19,10 @@ from simulated_deliveries import four_classes, judged_without_spark, write_simul
 import firedex_spark
 from firedex.wire import to_json
 from firedex_models import predict
+from firedex_spark.measured_row import Bounds
 from firedex_spark.session import java_is_there
+from firedex_spark.validate_delays import Validation
+from firedex_spark.validation_report import write_validation
 
 pytestmark = [
     pytest.mark.long,  # six Java processes
@@ -73,7 +78,6 @@ def test_spark_submit_on_two_workers_finds_the_same(tmp_path: Path) -> None:
     write_simulated(tmp_path / "records", scenario, replications=2, publications=3_000)
     plan = tmp_path / "plan.json"
     plan.write_text(to_json(predict(scenario).to_prediction()))
-    program = Path(firedex_spark.__file__).parent / "__main__.py"
     with daemon(tmp_path, "master", "master.Master") as log:
         master = await_line(log, r"spark://127\.0\.0\.1:\d+")
         small = ("--cores", "1", "--memory", "512m", master)
@@ -83,23 +87,44 @@ def test_spark_submit_on_two_workers_finds_the_same(tmp_path: Path) -> None:
         ):
             for worker in (one, two):
                 await_line(worker, "Successfully registered with master")
-            done = subprocess.run(
-                [
-                    *(BIN / "spark-submit", "--master", master, "--driver-memory", "512m"),
-                    *("--conf", "spark.driver.host=127.0.0.1", "--executor-memory", "512m"),
-                    *(program, "validate-delays", tmp_path / "records", "--json"),
-                    *("--predictions", plan, "--out", tmp_path / "out"),
-                ],
-                env=environment(tmp_path),
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_SECONDS,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
+            for out, more in (("whole", ()), ("stream", ("--follow", "--once"))):
+                said = submitted(tmp_path, master, "--out", out, *more)
+                assert said["alarms"] == 0
             used = list((tmp_path / "work").glob("app-*/*/stderr"))
-    said = json.loads(done.stdout[done.stdout.index("{") :])
-    alone = judged_without_spark(tmp_path / "records", scenario)
-    assert said["rows"] == len(alone)
-    assert said["alarms"] == sum(row.alarming for row in alone) == 0
-    assert len(used) == 2  # an executor on each worker
+    alone = Validation(
+        rows=tuple(judged_without_spark(tmp_path / "records", scenario)),
+        bounds=Bounds(),
+        records=said["records"],
+        refused={},
+        left_out=(),
+        unrecorded=(),
+    )
+    (tmp_path / "alone").mkdir()
+    write_validation(alone, tmp_path / "alone")
+    wanted = pq.read_table(tmp_path / "alone" / "measured.parquet")
+    assert wanted.num_rows == 16
+    for out in ("whole", "stream"):
+        assert pq.read_table(tmp_path / out / "measured.parquet").equals(wanted)
+    assert len(used) == 4  # an executor on each worker, each time
+
+
+def submitted(folder: Path, master: str, *words: str) -> dict[str, Any]:
+    """What the job says of records in a folder that workers are not in: paths are relative."""
+    program = Path(firedex_spark.__file__).parent / "__main__.py"
+    done = subprocess.run(
+        [
+            *(BIN / "spark-submit", "--master", master, "--driver-memory", "512m"),
+            *("--conf", "spark.driver.host=127.0.0.1", "--executor-memory", "512m"),
+            *(program, "validate-delays", "records", "--json"),
+            *("--predictions", "plan.json", *words),
+        ],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    return said

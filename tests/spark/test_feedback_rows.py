@@ -99,3 +99,14 @@ def test_nothing_gives_nothing_and_dictionaries_are_read_like_texts() -> None:
     table = table_of(RATING, CHOICE)
     coded = table.set_column(5, "topic", table.column("topic").dictionary_encode())
     assert checked_feedback(coded).equals(checked_feedback(table))
+
+
+def test_columns_as_others_write_them_are_read() -> None:
+    plain = table_of(RATING, RATING | {"value": 9.0})
+    other = plain
+    for name in ("site", "rater", "topic", "kind"):
+        place = FEEDBACK_SCHEMA.get_field_index(name)
+        other = other.set_column(place, name, pa.array(plain[name].to_pylist(), pa.string_view()))
+    place = FEEDBACK_SCHEMA.get_field_index("other_topic")
+    other = other.set_column(place, "other_topic", pa.nulls(2))
+    assert checked_feedback(other).equals(checked_feedback(plain))

@@ -55,6 +55,17 @@ def test_the_same_row_twice_is_one() -> None:
     assert planned_group(NAME, [GOOD, GOOD]).equals(planned_rows(NAME, GOOD))
 
 
+def test_the_same_scenario_written_in_another_way_is_the_same() -> None:
+    plain = json.loads(GOOD)
+    turned = json.dumps(dict(reversed(plain.items())), indent=1)
+    spaced = json.dumps(plain, sort_keys=True)
+    assert turned != GOOD
+    for rows in ([GOOD, turned, spaced], [spaced, turned, turned]):
+        assert planned_group(NAME, rows).equals(planned_rows(NAME, GOOD))
+    (row,) = planned_group(NAME, [GOOD, "[" * 100_000]).to_pylist()
+    assert "2 different scenarios" in row["error"]
+
+
 def test_a_site_of_several_switches_is_planned_as_alone() -> None:
     rows = planned_rows(NAME, GOOD).to_pylist()
     assert {row["switch"] for row in rows} == {"floor-switch0", "floor-switch1"}

@@ -16,8 +16,9 @@ from simulated_deliveries import four_classes
 from firedex.wire import to_plain
 from firedex_spark import job_command, session
 from firedex_spark.command import spark
+from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.schemas import FEEDBACK_SCHEMA
-from firedex_spark.session import what_spark_says
+from firedex_spark.session import tell_if_alone, what_spark_says
 
 JOBS = ["fit-utility-weights", "calibrate", "plan-sites", "simulate-sweep"]
 
@@ -115,6 +116,37 @@ def test_the_line_that_says_what_happened_is_found() -> None:
     assert what_spark_says(RuntimeError("")) == "RuntimeError"
 
 
+class Cluster:
+    """As much of a session as says how many take part; the driver is one of them."""
+
+    def __init__(self, master: str, parts: int) -> None:
+        self.master, self._parts = master, parts
+        self.sparkContext = self._jsc = self
+
+    def sc(self) -> "Cluster":
+        return self
+
+    def statusTracker(self) -> "Cluster":  # Spark's
+        return self
+
+    def getExecutorInfos(self) -> list[int]:
+        return [0] * self._parts
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.executor.memory": "3g"}
+
+
+def test_a_cluster_without_workers_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    for master, parts in (("local[2]", 1), ("spark://host:7077", 2)):
+        tell_if_alone(Cluster(master, parts))
+    assert capsys.readouterr().err == ""
+    tell_if_alone(Cluster("spark://host:7077", 1))
+    said = capsys.readouterr().err
+    assert "no worker of spark://host:7077 has started anything" in said
+    assert "3g of memory (--memory)" in said
+    assert said.count("\n") == 1
+
+
 def test_an_output_folder_in_the_midst_of_the_input_is_refused(tmp_path: Path) -> None:
     found = run("plan-sites", str(tmp_path), "--out", str(tmp_path / "plans"))
     assert found.exit_code == 2
@@ -130,6 +162,28 @@ def test_an_output_folder_that_cannot_be_is_named(feedback: Path) -> None:
     found = run("generate", "fleet", "--sites", "1", "--out", out)
     assert found.exit_code == 2
     assert "cannot write" in found.output
+
+
+def test_what_is_drawn_is_whole_and_in_place_of_what_was(tmp_path: Path) -> None:
+    out, words = tmp_path / "out", ("generate", "records", "--sites", "1", "--out")
+    truth = RecordTruth(sites=3)
+    write_generated_records(truth, out, 300)
+    (out / "records" / "site=site0" / "old.parquet").touch()
+    (out / "mine.txt").touch()
+    assert run(*words, str(out), "--rows", "100").exit_code == 0
+    assert {path.name for path in out.iterdir()} == {"mine.txt", "predictions.parquet", "records"}
+    assert [path.name for path in (out / "records").iterdir()] == ["site=site0"]
+    assert len(list(out.rglob("*.parquet"))) == 2
+    for nowhere in ("records", "feedback", "fleet"):
+        found = run("generate", nowhere, "--out", "/proc/nope")
+        assert (found.exit_code, "cannot write" in found.output) == (2, True), found.output
+
+
+@pytest.mark.parametrize("given", ["nan", "-3", "inf", "-1"])
+def test_a_drift_that_cannot_be_is_refused(given: str, tmp_path: Path) -> None:
+    found = run("generate", "records", "--drift", given, "--out", str(tmp_path / "out"))
+    assert found.exit_code == 2
+    assert "--drift" in found.output
 
 
 def test_profiles_that_are_none_are_named(feedback: Path, tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from simulated_deliveries import (
 
 from firedex.wire import to_json
 from firedex_models import predict
-from firedex_spark import record_windows
+from firedex_spark import record_windows, validate_stream
 from firedex_spark.arrange_records import arrange_records
 from firedex_spark.command import spark as spark_command
-from firedex_spark.errors import StreamBroken
+from firedex_spark.errors import FileAway, StreamBroken
 from firedex_spark.generated_records import RecordTruth, write_generated_records
 from firedex_spark.prediction_files import (
     PredictedSubscription,
@@ -121,6 +121,31 @@ def test_bad_files_are_left_out_whole_however_late_that_shows(
     assert any("left out" in line and "zz-broken" in line for line in told)
 
 
+def test_absurd_stamps_are_refused_and_the_rest_is_as_it_was(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    """In a file of their own, and within one; in one run, in a stream, and arranged by day."""
+    records = tmp_path / "records"
+    shutil.copytree(simulated, records)
+    one = min(records.glob("*.parquet"))
+    table = pq.read_table(one, schema=DELIVERY_SCHEMA)
+    odd = table.filter(pc.equal(table["outcome"], "delivered")).slice(0, 4)
+    far = pa.array([1e300, 1e25, 1e12, -1e13])
+    for name in ("published_at_seconds", "received_at_seconds"):
+        odd = odd.set_column(DELIVERY_SCHEMA.get_field_index(name), name, far)
+    pq.write_table(odd, records / "odd.parquet")
+    pq.write_table(pa.concat_tables([odd, table]).combine_chunks(), one)
+    wanted = (whole.rows, {"a time is before 1970 or after the year 5138": 8})
+    found = validate_delays(spark, records, said())
+    assert (found.rows, found.refused) == wanted
+    streamed: list[Validation] = []
+    follow_delays(spark, records, said, tmp_path / "stream", once=True, told=streamed.append)
+    assert (streamed[-1].rows, streamed[-1].refused) == wanted
+    arrange_records(spark, records, tmp_path / "arranged")
+    arranged = validate_delays(spark, tmp_path / "arranged" / "records", said())
+    assert (arranged.rows, arranged.refused) == wanted
+
+
 def break_some(records: Path, into: Path) -> None:
     """A file whose footer alone is whole, and one that is cut short."""
     content = bytearray(next(records.glob("*.parquet")).read_bytes())
@@ -145,6 +170,79 @@ def test_a_stream_too_leaves_bad_files_out(
     assert found[-1].rows == whole.rows
     left_out = {bad.file.name for bad in found[-1].left_out}
     assert left_out == {"zz-broken.parquet", "short.parquet"}
+
+
+def test_a_flat_file_beside_those_by_site_is_left_out_and_they_go_on(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    place = records / "site=site"
+    place.mkdir(parents=True)
+    one, other = sorted(simulated.glob("*.parquet"))
+    shutil.copy(one, place)
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    shutil.copy(one, records / "stray.parquet")
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert found[-1].rows == found[0].rows
+    shutil.copy(other, place)
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    for result in (found[-1], validate_delays(spark, records, said())):
+        assert result.rows == whole.rows
+        assert [(type(bad).__name__, bad.file.name) for bad in result.left_out] == [
+            ("MixedLayout", "stray.parquet")
+        ]
+
+
+def test_a_file_that_is_away_is_waited_for_and_nothing_is_lost(
+    spark: SparkSession,
+    whole: Validation,
+    simulated: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts, records, out = tmp_path / "parts", tmp_path / "records", tmp_path / "out"
+    scatter(simulated, parts, parts=3)
+    records.mkdir()
+    one, two, three = sorted(parts.iterdir())
+    shutil.copy(one, records)
+    follow_delays(spark, records, said, out, once=True)
+    (records / one.name).rename(tmp_path / "away")
+    shutil.copy(two, records)
+    told: list[str] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(validate_stream, "WAITS_SECONDS", (0.0, 0.0))
+        with pytest.raises(FileAway, match=r"part0\.parquet.*start again"):
+            follow_delays(spark, records, said, out, once=True, say=told.append)
+    assert len(told) == 2
+    shutil.copy(three, records)
+    seconds: list[float] = []
+
+    def back(wait: float) -> None:
+        seconds.append(wait)
+        (tmp_path / "away").rename(records / one.name)
+
+    monkeypatch.setattr(validate_stream, "sleep", back)
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert (found[-1].rows, found[-1].left_out, seconds) == (whole.rows, (), [1.0])
+
+
+def test_a_file_that_is_being_copied_counts_when_it_is_whole(
+    spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
+) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    records.mkdir()
+    one, other = sorted(simulated.glob("*.parquet"))
+    shutil.copy(one, records)
+    content = other.read_bytes()
+    (records / other.name).write_bytes(content[: len(content) // 2])
+    found: list[Validation] = []
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert [bad.file.name for bad in found[-1].left_out] == [other.name]
+    (records / other.name).write_bytes(content)
+    follow_delays(spark, records, said, out, once=True, told=found.append)
+    assert (found[-1].rows, found[-1].left_out) == (whole.rows, ())
 
 
 def test_a_stream_killed_and_started_again_finds_the_same(
@@ -204,6 +302,34 @@ def test_who_has_a_wrong_clock_is_found_by_the_job_and_by_a_stream(
     assert found[-1].rows == whole.rows
 
 
+def test_an_interrupt_ends_a_stream_without_a_trace(simulated: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_predictions(tmp_path / "predictions.parquet", said())
+    words = ["-m", "firedex_spark", "validate-delays", str(simulated), "--follow"]
+    words += ["--predictions", str(tmp_path / "predictions.parquet"), "--out", str(out)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *words], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not (out / "report.html").exists():
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < until, (tmp_path / "log").read_text()
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        code = process.wait(PATIENCE_SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    told = (tmp_path / "log").read_text()
+    assert code == 0, told
+    assert "alarms: 0" in told
+    for trace in ("Traceback", "py4j", "KeyboardInterrupt", "Exception"):
+        assert trace not in told, told
+
+
 def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path: Path) -> None:
     truth = RecordTruth(sites=2, drift={3: 0.6}, wandering=0.02, wandering_seconds=2.0)
     written = write_generated_records(truth, tmp_path, 200_000)
@@ -218,6 +344,15 @@ def test_generated_records_have_the_truth_they_say(spark: SparkSession, tmp_path
         if not drifted:
             wanted = truth.mean_seconds(np.array(row.priority))
             assert row.delay_mean_seconds == pytest.approx(float(wanted), rel=0.05)
+
+    timely = [
+        (row.timely_fraction, row.predicted_timely_fraction)
+        for row in found.rows
+        if row.subscriber is not None and row.priority != 3
+    ]
+    assert len(timely) == 2 * 4 * 6
+    assert all(one == pytest.approx(said_, abs=0.05) for one, said_ in timely)
+    assert min(said_ or 0.0 for _, said_ in timely) > 0.5
 
 
 def run(*words: str) -> tuple[int, str]:
