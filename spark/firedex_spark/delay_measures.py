@@ -243,18 +243,20 @@ def _with_prediction(
 ) -> MeasuredRow:
     """What was predicted of all of them, each with how many were offered and arrived.
 
-    Success by what was offered, delay by what arrived: a class is not wrong by its mix.
+    Success by what was offered, delay by what arrived: a class is not wrong by its mix, and its
+    delay is as well predicted as that of those of whom anything came.
     """
     if not beside:
         return row
     said = [prediction for prediction, _, _ in beside]
     offered = np.array([count for _, count, _ in beside], dtype=float)
     arrived = np.array([count for _, _, count in beside], dtype=float)
-    mean = None
-    if all(p.delay_mean_seconds is not None for p in said):
-        mean = _weighted([p.delay_mean_seconds or 0.0 for p in said], arrived)
+    come = [number for number, count in enumerate(arrived) if count] or list(range(len(said)))
+    delaying, mean = [said[number] for number in come], None
+    if all(p.delay_mean_seconds is not None for p in delaying):
+        mean = _weighted([p.delay_mean_seconds or 0.0 for p in delaying], arrived[come])
     only = said[0] if len({(p.subscriber, p.filter) for p in said}) == 1 else None
-    methods = sorted({p.method for p in said})
+    methods = sorted({p.method for p in delaying})
     in_time = only is not None and only.deadline_seconds is not None
     return replace(
         row,

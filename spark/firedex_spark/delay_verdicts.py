@@ -7,7 +7,7 @@ nothing is asked. Chance is judged for all rows of a report together
 the probability 1 − level.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,9 @@ from firedex_spark.measured_row import ALARMS, NOTHING_ARRIVED, WRONG_CLOCK, Bou
 
 __all__ = ["judge"]
 
+NOTHING_EXPECTED = "nothing was to arrive"
+NOTHING = ("nothing-delivered", "nothing-offered")
+"""Predicted without a delay: none of it was to come."""
 QUESTIONS = ("chance_of_delay", "chance_of_success", "chance_of_drift")
 
 
@@ -45,11 +48,15 @@ def _verdict(row: MeasuredRow, bounds: Bounds) -> str:
     if not row.offered:
         if found:
             return NOTHING_ARRIVED
-        return "no records" if row.predicted_success_rate else "nothing was to arrive"
+        return "no records" if row.predicted_success_rate else NOTHING_EXPECTED
     if row.method is None:
         return "not predicted"
-    if found:
-        return found[0]
+    return found[0] if found else _without_alarm(row, chances, bounds)
+
+
+def _without_alarm(row: MeasuredRow, chances: Sequence[float | None], bounds: Bounds) -> str:
+    if row.method in NOTHING and not row.delivered:
+        return NOTHING_EXPECTED
     if all(chance is None for chance in chances):
         return "too little data"
     if row.method != "queueing":

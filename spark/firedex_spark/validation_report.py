@@ -38,7 +38,7 @@ HEADINGS = (
     "mean ms",
     "± ms",
     "predicted ms",
-    "error",
+    "off by",
     "p95 ms",
     "predicted ms",
     "p99 ms",
@@ -81,7 +81,8 @@ def _page(validation: Validation) -> Page:
         f"{validation.records} records. {len(alarms)} of {len(rows)} rows are out of bounds or "
         f"drift. Bounds: mean delay {bounds.delay:.0%} or {bounds.delay_seconds * 1e3:g} ms, "
         f"success {bounds.success:g}, drift {bounds.drift:.0%} over a run; the chance of any false "
-        f"alarm in this report is at most {bounds.level:.0%}."
+        f"alarm in this report is at most {bounds.level:.0%}. “Off by” is how far the measured "
+        "mean is above (+) or below (-) the predicted one."
     )
     page.items([alarm_in_words(row) for row in alarms[:20]])
     _say_what_is_missing(page, validation)
@@ -203,7 +204,9 @@ def _over_time(row: MeasuredRow) -> bytes:
         axes.plot([mean * 1e3 for mean in row.means], marker=".", label="measured")
         if row.predicted_delay_mean_seconds is not None:
             axes.axhline(row.predicted_delay_mean_seconds * 1e3, color="black", label="predicted")
-        axes.set(title=_name(row), xlabel="batch", ylabel="mean delay (ms)", ylim=(0, None))
+        axes.set(title=_name(row), xlabel="batch", ylabel="mean delay (ms)")
+        axes.margins(y=0.15)
+        axes.set_ylim(bottom=0)
         axes.legend()
 
     return plot(draw, height=2.5)

@@ -126,6 +126,25 @@ def test_what_is_off_by_no_more_than_chance_is_unclear() -> None:
     assert not row.alarming
 
 
+def test_who_was_to_get_nothing_does_not_keep_a_class_from_being_judged() -> None:
+    """All of a filter is dropped on purpose: it has no delay, and the class's is the others'."""
+    other = "sensor2/floor2"
+    said = {name: row for name, row in PREDICTED.items() if name == (CREW, TOPIC)}
+    dropped = replace(
+        said[CREW, TOPIC],
+        filter=other,
+        success_rate=0.0,
+        delay_mean_seconds=None,
+        delay_p95_seconds=None,
+        method="nothing-delivered",
+    )
+    of = [series(), series(filter_=other, delivered=0)]
+    rows = {row.filter: row for row in rows_of(of, said | {(CREW, other): dropped})}
+    assert rows[other].verdict == "nothing was to arrive"
+    assert rows[None].verdict == "within bounds"
+    assert rows[None].predicted_delay_mean_seconds == pytest.approx(DELAY / 1e9)
+
+
 def test_what_never_arrived_at_somebody_who_keeps_records_is_an_alarm() -> None:
     rows = judged(series())
     assert rows["sensor1/floor1"].verdict == "nothing arrived"
