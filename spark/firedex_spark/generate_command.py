@@ -30,7 +30,10 @@ seed_option = click.option(
 )
 
 
-@click.group(short_help="Input for the jobs, with a known truth.")
+@click.group(
+    short_help="Input for the jobs, with a known truth.",
+    epilog="Example: firedex spark generate feedback --out generated",
+)
 def generate() -> None:
     """Draw input for the other jobs, with a truth to compare their results with."""
 
