@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +247,30 @@ def test_a_file_that_is_being_copied_counts_when_it_is_whole(
     assert (found[-1].rows, found[-1].left_out) == (whole.rows, ())
 
 
+@contextmanager
+def following(
+    records: Path, folder: Path, reached: Callable[[], bool]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A stream as a process that has come so far, into ``folder``; killed if it still runs."""
+    words = ["-m", "firedex_spark", "validate-delays", str(records), "--follow"]
+    words += ["--predictions", str(folder / "predictions.parquet"), "--out", str(folder / "out")]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *words], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not reached():
+            assert process.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < until, (folder / "log").read_text()
+            time.sleep(0.02)
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 def test_a_stream_killed_and_started_again_finds_the_same(
     spark: SparkSession, whole: Validation, simulated: Path, tmp_path: Path
 ) -> None:
@@ -255,21 +281,9 @@ def test_a_stream_killed_and_started_again_finds_the_same(
     files = sorted(parts.iterdir())
     shutil.copy(files[0], records)
     shutil.copy(files[1], records)
-    words = ["-m", "firedex_spark", "validate-delays", str(records), "--follow"]
-    words += ["--predictions", str(tmp_path / "predictions.parquet"), "--out", str(out)]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, *words], stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not any(out.glob("state/files/*.json")):  # in the midst of its first batch
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < until, (tmp_path / "log").read_text()
-            time.sleep(0.02)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    # killed in the midst of its first batch
+    with following(records, tmp_path, lambda: any(out.glob("state/files/*.json"))):
+        pass
     for file in files[2:]:
         shutil.copy(file, records)
     found: list[Validation] = []
@@ -305,24 +319,9 @@ def test_who_has_a_wrong_clock_is_found_by_the_job_and_by_a_stream(
 def test_an_interrupt_ends_a_stream_without_a_trace(simulated: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_predictions(tmp_path / "predictions.parquet", said())
-    words = ["-m", "firedex_spark", "validate-delays", str(simulated), "--follow"]
-    words += ["--predictions", str(tmp_path / "predictions.parquet"), "--out", str(out)]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, *words], stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not (out / "report.html").exists():
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < until, (tmp_path / "log").read_text()
-            time.sleep(0.02)
+    with following(simulated, tmp_path, (out / "report.html").exists) as process:
         os.killpg(process.pid, signal.SIGINT)
         code = process.wait(PATIENCE_SECONDS)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     told = (tmp_path / "log").read_text()
     assert code == 0, told
     assert "alarms: 0" in told
