@@ -1,14 +1,16 @@
-"""Publisher and subscriber libraries: one MQTT connection per flow. Knows only ``firedex.wire``."""
+"""The client library: publishers, and subscribers with one MQTT connection for each flow.
+
+It imports no other package than ``firedex.wire``, ``firedex.transport`` and ``firedex.system``.
+"""
 
 from firedex_clients.errors import (
     ClientError,
     ConnectionRefused,
     NotAcknowledged,
-    ServiceAbsent,
     ServiceRefused,
+    ServiceUnreachable,
 )
-from firedex_clients.event import Event
-from firedex_clients.event_stream import EventStream
+from firedex_clients.events import Event, EventStream
 from firedex_clients.publisher import Publisher
 from firedex_clients.subscriber import Subscriber
 
@@ -19,7 +21,7 @@ __all__ = [
     "EventStream",
     "NotAcknowledged",
     "Publisher",
-    "ServiceAbsent",
     "ServiceRefused",
+    "ServiceUnreachable",
     "Subscriber",
 ]

@@ -7,23 +7,23 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firedex.delivery_schema import SCHEMA
+from firedex.transport.delivery_schema import SCHEMA
 from firedex.wire import DeliveryRecord
 from firedex.wire.packet_sizes import wire_bytes
-from firedex_clients.event import Event
+from firedex_clients.events import Event
 
-__all__ = ["read_records", "record_of", "write_records"]
+__all__ = ["delivery_record", "read_records", "write_records"]
 
 
 def write_records(path: Path, records: Sequence[DeliveryRecord]) -> None:
-    """Write all records; the file appears whole or not at all."""
+    """Write all records; the file appears only when it is complete."""
     table = pa.Table.from_pylist([asdict(record) for record in records], schema=SCHEMA)
     unfinished = path.with_suffix(path.suffix + ".unfinished")
     pq.write_table(table, unfinished)
     unfinished.rename(path)
 
 
-def record_of(
+def delivery_record(
     event: Event,
     subscriber: str,
     *,
@@ -32,7 +32,7 @@ def record_of(
     broker: str = "broker",
     transport: str = "tcp",
 ) -> DeliveryRecord:
-    """The record of one delivered event."""
+    """Return the delivery record of one event."""
     return DeliveryRecord(
         run=run,
         site=site,
@@ -59,5 +59,5 @@ def record_of(
 
 
 def read_records(path: Path) -> pa.Table:
-    """The table, columns as they were written."""
+    """Return the records of a file as a table."""
     return pq.read_table(path, schema=SCHEMA)

@@ -3,70 +3,64 @@
 ::
 
     ClientError
-    ├── ServiceRefused       the configuration service said no
-    │   ├── ServiceAbsent    it does not answer
-    │   └── NotInForce       it keeps a registration, which did not come into force in time
-    ├── ConnectionRefused    an MQTT connection could not be opened
-    │   └── PortInUse        because its local ports are taken
-    ├── EventTooLarge        an event does not fit one datagram
-    ├── TooManyWaiting       no more events at QoS 1 or 2 can be kept until the broker is back
-    ├── NotAcknowledged      what was published at QoS 1 or 2 may not have reached the broker
-    └── Closed               the subscriber or publisher has been left
+    ├── ServiceRefused          the configuration service refused a request
+    │   ├── ServiceUnreachable  the service did not respond
+    │   └── NotActivated        the service stored a registration, but did not activate it in time
+    ├── ConnectionRefused       an MQTT connection could not be opened
+    │   └── PortInUse           the local ports of the connection are in use
+    ├── EventTooLarge           an event does not fit into one datagram
+    ├── QueueFull               too many events at QoS 1 or 2 wait for the broker
+    └── NotAcknowledged         events at QoS 1 or 2 may not have reached the broker
 """
 
 __all__ = [
     "ClientError",
-    "Closed",
     "ConnectionRefused",
     "EventTooLarge",
     "NotAcknowledged",
-    "NotInForce",
+    "NotActivated",
     "PortInUse",
-    "ServiceAbsent",
+    "QueueFull",
     "ServiceRefused",
-    "TooManyWaiting",
+    "ServiceUnreachable",
 ]
 
 
 class ClientError(Exception):
-    """The root of what ``firedex_clients`` raises."""
+    """Base class of all errors of ``firedex_clients``."""
 
 
 class ServiceRefused(ClientError):
-    """The service refused a request or cannot be reached."""
+    """The service refused a request or is unreachable."""
 
 
-class ServiceAbsent(ServiceRefused):
-    """The service does not answer."""
+class ServiceUnreachable(ServiceRefused):
+    """The service did not respond."""
 
 
-class NotInForce(ServiceRefused):
-    """The service keeps a registration, but it did not come into force in time."""
+class NotActivated(ServiceRefused):
+    """The service stored a registration, but did not activate it in time."""
 
 
 class ConnectionRefused(ClientError):
-    """A broker or gateway does not take the connection."""
+    """A broker or gateway refused the connection, or is unreachable."""
 
 
 class PortInUse(ConnectionRefused):
-    """The local ports of a connection are taken."""
+    """The local ports of a connection are in use."""
 
 
 class EventTooLarge(ClientError):
-    """An event does not fit one datagram."""
+    """An event does not fit into one datagram."""
 
 
-class TooManyWaiting(ClientError):
-    """As many events at QoS 1 and 2 wait for the broker as MQTT has numbers for."""
+class QueueFull(ClientError):
+    """All MQTT packet identifiers are used by events that wait for the broker."""
 
 
 class NotAcknowledged(ClientError):
-    """Events at QoS 1 or 2 were left behind; ``events`` says how many."""
+    """The broker did not acknowledge ``events`` events at QoS 1 or 2."""
 
     def __init__(self, events: int) -> None:
         super().__init__(f"{events} events at QoS 1 or 2 were not acknowledged by the broker")
         self.events = events
-
-
-class Closed(ClientError):
-    """The subscriber or publisher has been left."""

@@ -1,193 +1,221 @@
-"""All connections of a subscriber, and moving filters between them: make before break.
+"""All connections of a subscriber, and the moves of filters between them: make before break.
 
-Runs in the loop's thread. A filter that must move is subscribed on its new connection first; only
-when that is granted is it unsubscribed on the others. A connection without filters stays until the
-broker has acknowledged that, and for a moment more, for what is still under way; then it is closed.
+A filter that must move is subscribed on its new connection first. When the broker has acknowledged
+that, it is unsubscribed on the others. A connection without filters stays open until the broker has
+acknowledged the unsubscription and no more events arrive.
 """
 
-import logging
-import time
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from firedex_clients.client_plan import ClientPlan, PlannedFlow
-from firedex_clients.connection_loop import ConnectionLoop, Timer
-from firedex_clients.flow_connection import FlowConnection, FlowListener, Wanted
+from firedex_clients.flow import FilterRequest, FlowConnection, FlowListener
+from firedex_clients.plan import ClientPlan, PlannedFlow
 
-__all__ = ["FlowSet", "Place"]
+__all__ = ["FlowSet", "FlowSlot"]
 
-log = logging.getLogger("firedex.clients")
-
-LINGER_SECONDS = 0.5
-"""A connection that is wanted no more is closed when nothing has come for so long."""
-LONGEST_GOODBYE_SECONDS = 30.0
-"""How long a broker may take to acknowledge that nothing is wanted; it may never come back."""
+IDLE_SECONDS = 0.5
+"""A connection without filters is closed when no event has arrived for this long."""
+MAX_UNSUBSCRIBE_SECONDS = 30.0
+"""How long a broker may take to acknowledge an unsubscription before its connection is closed."""
 Key = tuple[object, bool]
 MakeConnection = Callable[[PlannedFlow, FlowListener], FlowConnection]
+Deliver = Callable[..., None]
 
 
-class Place:
-    """A connection, and its present place in the plan."""
+class FlowSlot:
+    """A connection and its current flow in the plan."""
 
     def __init__(self, connection: FlowConnection, flow: PlannedFlow, version: int) -> None:
         self.connection, self.flow, self.version = connection, flow, version
         self.last_event = 0.0
         self.idle_since: float | None = None
-        self.closing: Timer | None = None
+        self.closing: asyncio.TimerHandle | None = None
         self.matching: dict[str, Any] = {}
+        """The subscriptions by topic, for the revisions in ``matching_for``."""
         self.matching_for: tuple[int, int] = (-1, -1)
         self._moved_here: dict[str, int | None] = {}
 
-    def moved_here(self, name: str) -> None:
-        """A filter comes from another connection: what is retained has come with it already."""
+    def filter_moved_here(self, name: str) -> None:
+        """Record that a filter moves here; its retained messages have arrived before."""
         self._moved_here[name] = None
 
-    def at_home(self, name: str) -> None:
-        """A filter is in force here; until the connection is lost, nothing retained is news."""
+    def filter_settled(self, name: str) -> None:
+        """Record that a moved filter is subscribed; a reconnect makes retained messages new."""
         if name in self._moved_here:
             self._moved_here[name] = self.connection.connects
 
-    def left(self, name: str) -> None:
-        """A filter is here no more, or anew."""
+    def filter_removed(self, name: str) -> None:
+        """Forget that a filter has moved here: it has left, or was subscribed here first."""
         self._moved_here.pop(name, None)
 
-    def has_had_retained(self, name: str) -> bool:
-        """Whether a retained message of a filter has come before."""
+    def has_received_retained(self, name: str) -> bool:
+        """Return whether the retained messages of a filter have arrived before."""
         if name not in self._moved_here:
             return False
         return self._moved_here[name] in (None, self.connection.connects)
 
 
 class FlowSet:
-    """Keeps connections as the plan says."""
+    """The connections that the plan requires; all methods run in the event loop."""
 
-    def __init__(self, loop: ConnectionLoop, make: MakeConnection, listener: FlowListener) -> None:
-        self._loop, self._make, self._listener = loop, make, listener
-        self._places: dict[Key, Place] = {}
-        self._of: dict[int, Place] = {}
-        self._targets: dict[str, Place] = {}
-        self._known_before: set[str] = set()
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        make_connection: MakeConnection,
+        *,
+        deliver: Deliver,
+        on_change: Callable[[], None],
+        on_refusal: Callable[[Exception], None],
+    ) -> None:
+        self._loop, self._make_connection, self._deliver = loop, make_connection, deliver
+        self._on_change, self._on_refusal = on_change, on_refusal
+        self._slots: dict[Key, FlowSlot] = {}
+        self._slot_of: dict[FlowConnection, FlowSlot] = {}
+        self._targets: dict[str, FlowSlot] = {}
+        self._established: set[str] = set()
+        """Filters that have been subscribed somewhere before."""
         self.moves = 0
 
-    def place_of(self, connection: FlowConnection) -> Place | None:
-        """Where a connection stands in the plan."""
-        return self._of.get(id(connection))
+    def slots(self) -> tuple[FlowSlot, ...]:
+        """Return all connections."""
+        return tuple(self._slots.values())
 
-    def places(self) -> tuple[Place, ...]:
-        """All connections there are."""
-        return tuple(self._places.values())
-
-    def target_of(self, name: str) -> Place | None:
-        """Where a filter belongs."""
-        return self._targets.get(name)
+    def flow_number(self, name: str) -> int | None:
+        """Return the number of the flow that the plan assigns to a filter."""
+        slot = self._targets.get(name)
+        return None if slot is None else slot.flow.number
 
     def settled(self) -> bool:
-        """Whether every filter is in force where the plan wants it."""
-        return all(name in place.connection.granted for name, place in self._targets.items())
+        """Return whether every filter is subscribed on the connection that the plan assigns."""
+        return all(name in slot.connection.granted for name, slot in self._targets.items())
 
-    def apply(self, plan: ClientPlan, wanted: dict[str, Wanted]) -> None:
-        """Follow a plan, for the subscriptions there are."""
-        targets: dict[str, Place] = {}
+    def apply(self, plan: ClientPlan, requests: dict[str, FilterRequest]) -> None:
+        """Open and close connections and move filters so that they follow a plan."""
+        targets: dict[str, FlowSlot] = {}
         for flow in plan.flows:
-            place = self._place(flow, plan.version)
+            slot = self._slot(flow, plan.version)
             for name in flow.filters:
-                if name in wanted:
-                    targets[name] = place
+                if name in requests:
+                    targets[name] = slot
         self._targets = targets
-        for name, place in targets.items():
-            held = place.connection.wanted.get(name)
-            if held is None or held.qos != wanted[name].qos:
-                self._add(place, wanted[name])
-            self.settle(name)
-        for name in {n for p in self.places() for n in p.connection.wanted} - set(targets):
-            if name not in wanted:
-                self._known_before.discard(name)
-                for place in self.places():
-                    place.connection.unwant(name)
-        self._retire()
+        for name, slot in targets.items():
+            present = slot.connection.requests.get(name)
+            if present is None or present.qos != requests[name].qos:
+                self._subscribe(slot, requests[name])
+            self._settle(name)
+        for name in {n for s in self.slots() for n in s.connection.requests} - set(targets):
+            if name not in requests:
+                self._established.discard(name)
+                for slot in self.slots():
+                    slot.connection.unsubscribe(name)
+        self._close_idle()
 
-    def _place(self, flow: PlannedFlow, version: int) -> Place:
-        key = (flow.settings, flow.lasting)
-        place = self._places.get(key)
-        if place is None:
-            connection = self._make(flow, self._listener)
-            place = Place(connection, flow, version)
-            self._places[key] = self._of[id(connection)] = place
+    def _slot(self, flow: PlannedFlow, version: int) -> FlowSlot:
+        key = (flow.settings, flow.persistent)
+        slot = self._slots.get(key)
+        if slot is None:
+            connection = self._make_connection(flow, self)
+            slot = FlowSlot(connection, flow, version)
+            self._slots[key] = self._slot_of[connection] = slot
             connection.open()
-        place.flow, place.version = flow, version
-        return place
+        slot.flow, slot.version = flow, version
+        return slot
 
-    def _add(self, place: Place, wanted: Wanted) -> None:
-        name = wanted.filter
-        moved = name in self._known_before and any(
-            name in other.connection.wanted for other in self.places() if other is not place
+    def _subscribe(self, slot: FlowSlot, request: FilterRequest) -> None:
+        name = request.filter
+        moved = name in self._established and any(
+            name in other.connection.requests for other in self.slots() if other is not slot
         )
         if moved:
             self.moves += 1
-            place.moved_here(name)
+            slot.filter_moved_here(name)
         else:
-            place.left(name)
-        place.connection.want(
-            Wanted(filter=name, number=wanted.number, qos=wanted.qos, retained=not moved)
-        )
+            slot.filter_removed(name)
+        slot.connection.subscribe(replace(request, retained=not moved))
 
-    def settle(self, name: str) -> None:
-        """Once a filter is in force where it belongs, it ends everywhere else."""
-        place = self._targets.get(name)
-        if place is None or name not in place.connection.granted:
+    def _settle(self, name: str) -> None:
+        """Unsubscribe a filter on other connections once it is subscribed on the planned one."""
+        slot = self._targets.get(name)
+        if slot is None or name not in slot.connection.granted:
             return
-        self._known_before.add(name)
-        place.at_home(name)
-        held = place.connection.wanted[name]
-        if not held.retained:
-            # From now on it is at home here: after a reconnect, what is retained is news again.
-            place.connection.wanted[name] = Wanted(
-                filter=name, number=held.number, qos=held.qos, retained=True
-            )
-        for other in self.places():
-            if other is not place and name in other.connection.wanted:
-                other.connection.unwant(name)
-                other.left(name)
-        self._retire()
+        self._established.add(name)
+        slot.filter_settled(name)
+        request = slot.connection.requests[name]
+        if not request.retained:
+            # After a reconnect, retained messages may be new again.
+            slot.connection.requests[name] = replace(request, retained=True)
+        for other in self.slots():
+            if other is not slot and name in other.connection.requests:
+                other.connection.unsubscribe(name)
+                other.filter_removed(name)
+        self._close_idle()
 
-    def _retire(self) -> None:
-        for place in self.places():
-            if place.connection.wanted:
-                place.idle_since = None
-                if place.closing is not None:
-                    place.closing.cancel()
-            elif place.idle_since is None:
-                place.idle_since = time.monotonic()
-                self._close_later(place, LINGER_SECONDS)
+    # -- what connections report -------------------------------------------------------------------
 
-    def _close_later(self, place: Place, seconds: float) -> None:
-        place.closing = self._loop.later(seconds, partial(self._close_if_quiet, place))
+    def granted(self, connection: FlowConnection, name: str) -> None:  # noqa: ARG002
+        """Complete the move of a filter."""
+        self._settle(name)
+        self._on_change()
 
-    def _close_if_quiet(self, place: Place) -> None:
-        if place.idle_since is None or id(place.connection) not in self._of:
+    def lost(self, connection: FlowConnection) -> None:  # noqa: ARG002
+        """Report that filters are no longer subscribed."""
+        self._on_change()
+
+    def refused(self, connection: FlowConnection, error: Exception) -> None:  # noqa: ARG002
+        """Report why a connection or a subscription was refused."""
+        self._on_refusal(error)
+
+    def arrived(self, connection: FlowConnection, *event: Any) -> None:
+        """Deliver an event."""
+        slot = self._slot_of.get(connection)
+        if slot is not None:
+            if slot.idle_since is not None:
+                slot.last_event = self._loop.time()
+            self._deliver(slot, *event)
+
+    # -- closing -----------------------------------------------------------------------------------
+
+    def _close_idle(self) -> None:
+        for slot in self.slots():
+            if slot.connection.requests:
+                slot.idle_since = None
+                if slot.closing is not None:
+                    slot.closing.cancel()
+            elif slot.idle_since is None:
+                slot.idle_since = self._loop.time()
+                self._close_later(slot, IDLE_SECONDS)
+
+    def _close_later(self, slot: FlowSlot, seconds: float) -> None:
+        slot.closing = self._loop.call_later(seconds, partial(self._close_if_idle, slot))
+
+    def _close_if_idle(self, slot: FlowSlot) -> None:
+        if slot.idle_since is None or slot.connection not in self._slot_of:
             return
-        now = time.monotonic()
-        if place.connection.unsubscribing and now < place.idle_since + LONGEST_GOODBYE_SECONDS:
-            # Until the broker knows, it may send; and a session that lasts holds what it sent.
-            self._close_later(place, LINGER_SECONDS)
+        now = self._loop.time()
+        if slot.connection.unsubscribing and now < slot.idle_since + MAX_UNSUBSCRIBE_SECONDS:
+            # Until it has acknowledged, the broker may send events; a persistent session would
+            # keep them.
+            self._close_later(slot, IDLE_SECONDS)
             return
-        missing = max(place.idle_since, place.last_event) + LINGER_SECONDS - now
-        if missing > 0:
-            self._close_later(place, missing)
+        remaining = max(slot.idle_since, slot.last_event) + IDLE_SECONDS - now
+        if remaining > 0:
+            self._close_later(slot, remaining)
         else:
-            self._remove(place)
+            self._remove(slot)
 
-    def _remove(self, place: Place) -> None:
-        place.connection.close()
-        del self._of[id(place.connection)]
-        for key in [key for key, each in self._places.items() if each is place]:
-            del self._places[key]
+    def _remove(self, slot: FlowSlot) -> None:
+        slot.connection.close()
+        del self._slot_of[slot.connection]
+        for key in [key for key, each in self._slots.items() if each is slot]:
+            del self._slots[key]
 
-    def close(self) -> Iterable[FlowConnection]:
-        """Say goodbye on every connection; they are closed when they say so."""
-        connections = [place.connection for place in self.places()]
-        for place in self.places():
-            self._remove(place)
+    def close(self) -> tuple[FlowConnection, ...]:
+        """Start to close all connections and return them."""
+        slots = self.slots()
+        for slot in slots:
+            self._remove(slot)
         self._targets = {}
-        return connections
+        return tuple(slot.connection for slot in slots)

@@ -1,23 +1,23 @@
-"""What a subscriber saw of its flows within a window, for the service. Counting is pure."""
+"""Statistics of the flows of a subscriber within a window, for the service."""
 
 import math
 from datetime import UTC, datetime
 
 from firedex.wire import Statistics, TopicCount
-from firedex.wire.reports import MOST_TOPICS_IN_A_REPORT
-from firedex_clients.event import UNMANAGED_FLOW, Event
+from firedex.wire.service_api import MAX_TOPICS_PER_REPORT
+from firedex_clients.events import UNMANAGED_FLOW, Event
 
 __all__ = ["FlowStatistics"]
 
-MOST_DELAYS = 10_000
-"""Of one flow in one window; of more, every second, fourth … is kept."""
+MAX_DELAYS = 10_000
+"""Maximum number of delays kept for one flow and window; above it, they are sampled."""
 
 
 class _Window:
     __slots__ = (
+        "_delay_count",
         "_delays",
-        "_keep_every",
-        "_seen",
+        "_sample_every",
         "_sum",
         "delivered",
         "missing",
@@ -32,8 +32,8 @@ class _Window:
         self.version = 0
         self._delays: list[float] = []
         self._sum = 0.0
-        self._seen = 0
-        self._keep_every = 1
+        self._delay_count = 0
+        self._sample_every = 1
 
     def count(self, event: Event) -> None:
         topic = event.topic
@@ -41,29 +41,29 @@ class _Window:
         self.payload_bytes[topic] = self.payload_bytes.get(topic, 0) + len(event.payload)
         self.version = event.configuration_version
         if event.event_id is not None and not event.retained:
-            self.missing.setdefault(topic, 0)  # numbered: had any been lost, it would show
+            self.missing.setdefault(topic, 0)  # events with sequence numbers: 0 missing so far
         if event.published_at_seconds is None or event.retained:
             return
         delay = event.received_at_seconds - event.published_at_seconds
         self._sum += delay
-        self._seen += 1
-        if self._seen % self._keep_every == 0:
+        self._delay_count += 1
+        if self._delay_count % self._sample_every == 0:
             self._delays.append(delay)
-            if len(self._delays) > MOST_DELAYS:
+            if len(self._delays) > MAX_DELAYS:
                 self._delays = self._delays[::2]
-                self._keep_every *= 2
+                self._sample_every *= 2
 
     def delays(self) -> tuple[float | None, float | None]:
-        """Mean and 95th percentile; where clocks disagree so far that they are negative, 0."""
-        if not self._seen or not self._delays:
+        """Return mean and 95th percentile; negative delays (clock differences) become 0."""
+        if not self._delay_count or not self._delays:
             return None, None
         ordered = sorted(self._delays)
         p95 = ordered[min(math.ceil(0.95 * len(ordered)) - 1, len(ordered) - 1)]
-        return max(self._sum / self._seen, 0.0), max(p95, 0.0)
+        return max(self._sum / self._delay_count, 0.0), max(p95, 0.0)
 
 
 class FlowStatistics:
-    """Counted and taken in the loop's thread."""
+    """The statistics of all flows since the last report; use it in the event loop only."""
 
     def __init__(self, subscriber: str) -> None:
         self._subscriber = subscriber
@@ -71,19 +71,19 @@ class FlowStatistics:
         self._since = datetime.now(UTC)
 
     def count(self, event: Event) -> None:
-        """One delivered event."""
+        """Count one delivered event."""
         window = self._windows.get(event.flow)
         if window is None:
             window = self._windows[event.flow] = _Window()
         window.count(event)
 
     def missing(self, flow: int, topic: str, events: int) -> None:
-        """So many events of a topic have not come, by their sequence numbers."""
+        """Count events of a topic that are missing according to their sequence numbers."""
         window = self._windows.setdefault(flow, _Window())
         window.missing[topic] = window.missing.get(topic, 0) + events
 
     def take(self, clock_offset_seconds: float | None) -> tuple[Statistics, ...]:
-        """What was seen since the last time; counting begins anew."""
+        """Return the statistics since the last call, and start the next window."""
         now = datetime.now(UTC)
         windows, self._windows = self._windows, {}
         since, self._since = self._since, now
@@ -91,12 +91,12 @@ class FlowStatistics:
         if seconds <= 0:
             return ()
         return tuple(
-            self._of_window(flow, window, since, seconds, clock_offset_seconds)
+            self._window_statistics(flow, window, since, seconds, clock_offset_seconds)
             for flow, window in sorted(windows.items())
-            if flow != UNMANAGED_FLOW  # which the service does not know
+            if flow != UNMANAGED_FLOW  # the service does not know this flow
         )
 
-    def _of_window(
+    def _window_statistics(
         self, flow: int, window: _Window, since: datetime, seconds: float, offset: float | None
     ) -> Statistics:
         mean, p95 = window.delays()
@@ -114,7 +114,7 @@ class FlowStatistics:
                     missing_events=window.missing.get(topic),
                     payload_bytes=window.payload_bytes.get(topic, 0),
                 )
-                for topic in sorted({*window.delivered, *window.missing})[:MOST_TOPICS_IN_A_REPORT]
+                for topic in sorted({*window.delivered, *window.missing})[:MAX_TOPICS_PER_REPORT]
             ),
             delay_mean_seconds=mean,
             delay_p95_seconds=p95,

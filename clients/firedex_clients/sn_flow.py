@@ -1,19 +1,19 @@
-"""A flow over MQTT-SN and UDP: one event is one datagram, so what the network drops is an event.
+"""A flow over MQTT-SN and UDP: each event is one datagram, so a lost packet is a lost event.
 
-The same as `tcp_flow` to its subscriber. Stamps come before the payload, since MQTT-SN has no
-properties.
+It has the same interface as `tcp_flow`. The event stamp precedes the payload, because MQTT-SN has
+no user properties.
 """
 
+import asyncio
 import errno
 import logging
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
-from firedex.event_stamp import STAMPED_CLIENT_PREFIX
-from firedex.mqtt_sn import (
+from firedex.transport.event_stamp import STAMPED_CLIENT_PREFIX
+from firedex.transport.mqtt_sn import (
     Connack,
     Connect,
     Disconnect,
@@ -37,241 +37,243 @@ from firedex.mqtt_sn import (
     decode,
     encode,
 )
-from firedex_clients.connection_loop import ConnectionLoop, Timer
 from firedex_clients.errors import ConnectionRefused, PortInUse
-from firedex_clients.flow_connection import (
-    LEAVING_SECONDS,
-    BackOff,
+from firedex_clients.flow import (
+    DRAIN_SECONDS,
+    RETRY_QOS_SECONDS,
+    FilterRequest,
+    FlowConnection,
     FlowListener,
     FlowSettings,
-    Wanted,
+    reconnect_back_off,
 )
-from firedex_clients.flow_filters import ASK_AGAIN_SECONDS, FlowFilters
 
 __all__ = ["SnFlow"]
 
 log = logging.getLogger("firedex.clients")
 
 KEEP_ALIVE_SECONDS = 6
-"""A gateway that is away is noticed after about this long: UDP itself says nothing."""
+"""An unreachable gateway is detected after this time: UDP does not report it."""
 RETRY_SECONDS = 0.5
-MOST_TRIES = 6
+MAX_ATTEMPTS = 6
 TICK_SECONDS = 0.1
-FAREWELL_SECONDS = 0.3
-DATAGRAMS_AT_ONCE = 200
-RECEIVE_BYTES = 4 * 1024 * 1024
-CONNECTING = 0
-"""The key under which CONNECT waits for its answer; message ids begin at 1."""
+CLOSE_SECONDS = 0.3
+MAX_DATAGRAMS_AT_ONCE = 200
+RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
+CONNECT_KEY = 0
+"""Key of CONNECT among the pending requests; message ids start at 1."""
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A question that is repeated until it is answered."""
+class _PendingRequest:
+    """A message that is repeated until its response arrives."""
 
     datagram: bytes
-    again_at: float
+    repeat_at: float
     name: str = ""
-    tries: int = 1
+    attempts: int = 1
 
 
-class SnFlow(FlowFilters):
-    """Connects from its flow's two ports in turn, and again whenever the gateway is lost."""
+class SnFlow(FlowConnection):
+    """A flow over UDP; each connection attempt uses the next of the local ports of the flow."""
 
     def __init__(
         self,
-        loop: ConnectionLoop,
+        loop: asyncio.AbstractEventLoop,
         settings: FlowSettings,
         listener: FlowListener,
         *,
         client_id: str,
-        lasting: bool = False,
+        persistent: bool = False,
     ) -> None:
-        super().__init__(lasting=lasting)
-        self._loop, self.settings, self._listener = loop, settings, listener
-        self._client_id = client_id
-        self._back_off = BackOff()
+        super().__init__(settings, listener, client_id=client_id, persistent=persistent)
+        self._loop = loop
+        self._back_off = reconnect_back_off()
         self._socket: socket.socket | None = None
-        self._asked: dict[int, _Asked] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._topics: dict[int, str] = {}
         self._received: set[int] = set()
         self._received_before: set[int] = set()
-        self._up = self._closing = self._closed = False
+        self._connected = self._closing = self._closed = False
         self._next_port = self._next_id = 0
-        self._heard_at = self._pinged_at = 0.0
-        self._ticking: Timer | None = None
+        self._received_at = self._pinged_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
-    # -- what is asked of it -----------------------------------------------------------------------
+    # -- interface ---------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
-        """Whether all is said and the socket closed."""
+        """Whether the connection is closed for good."""
         return self._closed
 
     def open(self) -> None:
-        """Begin; never waits."""
+        """Start to connect; return at once."""
         if self._closing or self._socket is not None:
             return
         try:
-            self._socket = self._bound()
+            self._socket = self._open_socket()
         except OSError as error:
-            where = f"{self.settings.bind_address}:{self.settings.bind_ports}"
+            address = f"{self.settings.bind_address}:{self.settings.bind_ports}"
             kind = PortInUse if error.errno == errno.EADDRINUSE else ConnectionRefused
-            self._listener.refused(self, kind(f"{where}: {error}"))
-            self._try_again()
+            self._listener.refused(self, kind(f"{address}: {error}"))
+            self._reconnect_later()
             return
-        self._loop.watch(self._socket, self._readable)
+        self._loop.add_reader(self._socket, self._on_readable)
         self._topics.clear()
-        # A session that lasts repeats what was not released; another begins to count anew.
-        self._received_before = self._received | self._received_before if self._lasting else set()
+        # A persistent session repeats unreleased messages; a new one starts with new ids.
+        self._received_before = (
+            self._received | self._received_before if self._persistent else set()
+        )
         self._received = set()
         connect = Connect(
             client_id=STAMPED_CLIENT_PREFIX + self._client_id,
             duration_seconds=KEEP_ALIVE_SECONDS,
-            clean_session=not self._lasting,
+            clean_session=not self._persistent,
         )
-        self._ask(CONNECTING, connect)
-        self._ticking = self._loop.later(TICK_SECONDS, self._tick)
+        self._request(CONNECT_KEY, connect)
+        self._timer = self._loop.call_later(TICK_SECONDS, self._on_timer)
 
-    def want(self, wanted: Wanted) -> None:
-        """Subscribe, now or as soon as there is a connection."""
-        self._add(wanted)
-        if self._up:
-            self._subscribe(wanted)
+    def subscribe(self, request: FilterRequest) -> None:
+        """Subscribe to a filter, now or when the connection is open."""
+        self._add(request)
+        if self._connected:
+            self._send_subscribe(request)
 
-    def unwant(self, name: str) -> None:
-        """Unsubscribe."""
-        if self._remove(name, up=self._up) and self._up:
-            self._unsubscribe(name)
+    def unsubscribe(self, name: str) -> None:
+        """Unsubscribe from a filter, now or when the connection is open."""
+        if self._remove(name, connected=self._connected) and self._connected:
+            self._send_unsubscribe(name)
 
-    def _unsubscribe(self, name: str) -> None:
+    def _send_unsubscribe(self, name: str) -> None:
         number = self._new_id()
-        self._ask(number, Unsubscribe(message_id=number, topic=name), name)
+        self._request(number, Unsubscribe(message_id=number, topic=name), name)
         self._unsubscription_sent(name, number)
 
     def close(self) -> None:
-        """Say goodbye and end for good."""
+        """Disconnect for good; ``closed`` becomes true when the socket is closed."""
         if self._closing:
             return
         self._closing = True
         if self._socket is None:
             self._closed = True
             return
-        if self._lasting:
-            # The gateway keeps the session at the broker: let it collect nothing more.
-            for number, name in enumerate(self.wanted, start=1):
-                self._say(Unsubscribe(message_id=number, topic=name))
-        self._say(Disconnect())
-        self._loop.later(FAREWELL_SECONDS, self._end)
+        if self._persistent:
+            # The gateway keeps the session at the broker, which must not collect more events.
+            for number, name in enumerate(self.requests, start=1):
+                self._send(Unsubscribe(message_id=number, topic=name))
+        self._send(Disconnect())
+        self._loop.call_later(CLOSE_SECONDS, self._end)
 
     def _end(self) -> None:
-        self._let_go()
+        self._detach()
         self._closed = True
 
     # -- the socket --------------------------------------------------------------------------------
 
-    def _bound(self) -> socket.socket:
+    def _open_socket(self) -> socket.socket:
         ports = self.settings.bind_ports or (0,)
         error: OSError | None = None
-        for turn in range(len(ports)):
-            port = ports[(self._next_port + turn) % len(ports)]
-            opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for offset in range(len(ports)):
+            port = ports[(self._next_port + offset) % len(ports)]
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             try:
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
-                opened.bind((self.settings.bind_address, port))
-                opened.connect((self.settings.host, self.settings.port))
-                opened.setblocking(False)
-            except OSError as found:
-                opened.close()
-                error = found
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+                sock.bind((self.settings.bind_address, port))
+                sock.connect((self.settings.host, self.settings.port))
+                sock.setblocking(False)
+            except OSError as bind_error:
+                sock.close()
+                error = bind_error
             else:
-                self._next_port = (self._next_port + turn + 1) % len(ports)
-                return opened
-        raise error or OSError("no ports")
+                self._next_port = (self._next_port + offset + 1) % len(ports)
+                return sock
+        raise error or OSError("the flow has no local ports")
 
-    def _let_go(self) -> None:
+    def _detach(self) -> None:
         if self._socket is not None:
-            self._loop.unwatch(self._socket)
+            self._loop.remove_reader(self._socket)
             self._socket.close()
-        if self._ticking is not None:
-            self._ticking.cancel()
-        self._socket, self._up = None, False
-        self._asked.clear()
-        self._nothing_in_force()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._socket, self._connected = None, False
+        self._pending.clear()
+        self._reset_filters()
         self._listener.lost(self)
 
-    def _lost(self, why: str) -> None:
-        if not self._up and not self._closing:
-            where = f"{self.settings.host}:{self.settings.port}"
-            self._listener.refused(self, ConnectionRefused(f"{where}: {why}"))
-        self._let_go()
-        self._try_again()
+    def _lost(self, reason: str) -> None:
+        if not self._connected and not self._closing:
+            self._listener.refused(self, ConnectionRefused(f"{self._remote}: {reason}"))
+        self._detach()
+        self._reconnect_later()
 
-    def _try_again(self) -> None:
+    def _reconnect_later(self) -> None:
         if not self._closing:
-            self._loop.later(self._back_off.next_seconds(), self.open)
+            self._loop.call_later(self._back_off.next_seconds(), self.open)
 
-    def _say(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         if self._socket is None:
             return
         try:
             self._socket.send(encode(message))
-        except OSError as error:  # a port that nobody listens on is told of here
+        except OSError as error:  # for example ICMP "port unreachable"
             log.debug("%s: %s", self._client_id, error)
 
-    def _ask(self, number: int, message: Message, name: str = "") -> None:
+    def _request(self, number: int, message: Message, name: str = "") -> None:
         if name:
-            # An older question about the same filter must not be repeated after this one.
-            for older in [n for n, each in self._asked.items() if each.name == name]:
-                del self._asked[older]
-        self._asked[number] = _Asked(encode(message), time.monotonic() + RETRY_SECONDS, name)
-        self._say(message)
+            # An older request for the same filter must not be repeated after this one.
+            for older in [n for n, each in self._pending.items() if each.name == name]:
+                del self._pending[older]
+        self._pending[number] = _PendingRequest(
+            encode(message), time.monotonic() + RETRY_SECONDS, name
+        )
+        self._send(message)
 
     def _new_id(self) -> int:
         self._next_id = self._next_id % 0xFFFF + 1
         return self._next_id
 
-    def _tick(self) -> None:
+    def _on_timer(self) -> None:
         if self._socket is None:
             return
         now = time.monotonic()
-        for each in tuple(self._asked.values()):
-            if each.again_at > now:
+        for each in tuple(self._pending.values()):
+            if each.repeat_at > now:
                 continue
-            if each.tries >= MOST_TRIES:
-                self._lost("no answer in time")
+            if each.attempts >= MAX_ATTEMPTS:
+                self._lost("no response in time")
                 return
-            each.tries += 1
-            each.again_at = now + RETRY_SECONDS
+            each.attempts += 1
+            each.repeat_at = now + RETRY_SECONDS
             try:
                 self._socket.send(each.datagram)
             except OSError as error:
                 log.debug("%s: %s", self._client_id, error)
-        if self._up and now - self._heard_at > KEEP_ALIVE_SECONDS:
-            self._lost("nothing has been heard of the gateway")
+        if self._connected and now - self._received_at > KEEP_ALIVE_SECONDS:
+            self._lost("the gateway does not respond")
             return
-        # The gateway must hear of us however much it sends: what it sends at QoS 0 has no answer.
-        if self._up and now - self._pinged_at > KEEP_ALIVE_SECONDS / 4:
+        # Events at QoS 0 are not acknowledged, so PINGREQ shows that the client is alive.
+        if self._connected and now - self._pinged_at > KEEP_ALIVE_SECONDS / 4:
             self._pinged_at = now
-            self._say(PingReq())
-        self._ticking = self._loop.later(TICK_SECONDS, self._tick)
+            self._send(PingReq())
+        self._timer = self._loop.call_later(TICK_SECONDS, self._on_timer)
 
-    def _readable(self) -> None:
-        for _ in range(DATAGRAMS_AT_ONCE):
-            opened = self._socket
-            if opened is None:
+    def _on_readable(self) -> None:
+        for _ in range(MAX_DATAGRAMS_AT_ONCE):
+            sock = self._socket
+            if sock is None:
                 return
             try:
-                datagram = opened.recv(65_536)
+                datagram = sock.recv(65_536)
             except BlockingIOError:
                 return
             except OSError as error:
                 log.debug("%s: %s", self._client_id, error)
                 return
-            self._heard_at = time.monotonic()
+            self._received_at = time.monotonic()
             try:
                 self._on_message(decode(datagram))
             except MalformedMessage as error:
-                log.warning("%s: not MQTT-SN: %s", self._client_id, error)
+                log.warning("%s: a datagram is not valid MQTT-SN: %s", self._client_id, error)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -283,90 +285,90 @@ class SnFlow(FlowFilters):
     def _on_register(self, message: Register) -> None:
         self._topics[message.topic_id] = message.topic
         code = ReturnCode.ACCEPTED
-        self._say(
+        self._send(
             Regack(topic_id=message.topic_id, message_id=message.message_id, return_code=code)
         )
 
     def _on_pubrel(self, message: Pubrel) -> None:
         self._received.discard(message.message_id)
         self._received_before.discard(message.message_id)
-        self._say(Pubcomp(message_id=message.message_id))
+        self._send(Pubcomp(message_id=message.message_id))
 
-    def _on_ping(self, _: PingReq) -> None:
-        self._say(PingResp())
+    def _on_pingreq(self, _: PingReq) -> None:
+        self._send(PingResp())
 
     def _on_disconnect(self, _: Disconnect) -> None:
         if self._closing:
             self._end()
         else:
-            self._lost("the gateway says goodbye")
+            self._lost("the gateway closed the session")
 
     def _on_connack(self, message: Connack) -> None:
-        if self._asked.pop(CONNECTING, None) is None:
+        if self._pending.pop(CONNECT_KEY, None) is None:
             return
         if message.return_code != ReturnCode.ACCEPTED:
-            self._lost(f"the gateway refuses with code {message.return_code}")
+            self._lost(f"the gateway refused the connection with code {message.return_code}")
             return
-        self._back_off.succeeded()
-        self._up = True
+        self._back_off.reset()
+        self._connected = True
         self.connects += 1
         for name in self._take_stale():
-            self._unsubscribe(name)
-        for wanted in self.wanted.values():
-            self._subscribe(wanted)
+            self._send_unsubscribe(name)
+        for request in self.requests.values():
+            self._send_subscribe(request)
 
-    def _subscribe(self, wanted: Wanted) -> None:
+    def _send_subscribe(self, request: FilterRequest) -> None:
         number = self._new_id()
-        message = Subscribe(message_id=number, topic=wanted.filter, qos=wanted.qos)
-        self._ask(number, message, wanted.filter)
+        message = Subscribe(message_id=number, topic=request.filter, qos=request.qos)
+        self._request(number, message, request.filter)
 
     def _on_suback(self, message: Suback) -> None:
-        asked = self._asked.pop(message.message_id, None)
-        if asked is None:
+        request = self._pending.pop(message.message_id, None)
+        if request is None:
             return
         if message.return_code != ReturnCode.ACCEPTED:
-            refusal = f"subscribing {asked.name!r}: code {message.return_code}"
-            self._listener.refused(self, ConnectionRefused(refusal))
+            reason = f"subscription to {request.name!r} refused with code {message.return_code}"
+            self._listener.refused(self, ConnectionRefused(f"{self._remote}: {reason}"))
             return
         if message.topic_id:
-            self._topics[message.topic_id] = asked.name
-        if asked.name in self.wanted:
-            self.granted.add(asked.name)
-            self._listener.granted(self, asked.name)
-            if self._must_ask_again(asked.name, message.qos):
-                self._loop.later(ASK_AGAIN_SECONDS, partial(self._ask_again, asked.name))
+            self._topics[message.topic_id] = request.name
+        if request.name in self.requests:
+            self.granted.add(request.name)
+            self._listener.granted(self, request.name)
+            if self._must_retry_qos(request.name, message.qos):
+                self._loop.call_later(RETRY_QOS_SECONDS, self._retry_qos, request.name)
 
-    def _ask_again(self, name: str) -> None:
-        if self._up and name in self.wanted:
-            self._subscribe(self.wanted[name])
+    def _retry_qos(self, name: str) -> None:
+        if self._connected and name in self.requests:
+            self._send_subscribe(self.requests[name])
 
     def _on_unsuback(self, message: Unsuback) -> None:
-        self._asked.pop(message.message_id, None)
-        left = self._unsubscription_acknowledged(message.message_id)
-        if left is not None:
-            self._loop.later(LEAVING_SECONDS, partial(self._has_left, *left))
+        self._pending.pop(message.message_id, None)
+        unsubscribed = self._unsubscription_acknowledged(message.message_id)
+        if unsubscribed is not None:
+            self._loop.call_later(DRAIN_SECONDS, self._drained, *unsubscribed)
 
     def _on_publish(self, message: Publish) -> None:
         topic = self._topic(message)
         if topic is None:
             code = ReturnCode.INVALID_TOPIC_ID
-            refusal = Puback(
+            rejection = Puback(
                 topic_id=message.topic_id, message_id=message.message_id, return_code=code
             )
-            self._say(refusal)
+            self._send(rejection)
             return
         known = message.message_id in self._received
         if message.message_id in self._received_before:
-            # If it does not say that it is a repetition, the broker has lost the session.
+            # Without the DUP flag it is a new message: the broker has lost the session.
             known = known or message.dup
             self._received_before.discard(message.message_id)
         if message.qos == 1:
-            self._say(
+            self._send(
                 Puback(topic_id=message.topic_id, message_id=message.message_id, return_code=0)
             )
         elif message.qos > 1:
             self._received.add(message.message_id)
-            self._say(Pubrec(message_id=message.message_id))
+            self._send(Pubrec(message_id=message.message_id))
         if message.qos <= 1 or not known:
             self._listener.arrived(
                 self, topic, message.payload, max(message.qos, 0), message.retain, None, None
@@ -385,6 +387,6 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     Unsuback: SnFlow._on_unsuback,
     Register: SnFlow._on_register,
     Pubrel: SnFlow._on_pubrel,
-    PingReq: SnFlow._on_ping,
+    PingReq: SnFlow._on_pingreq,
     Disconnect: SnFlow._on_disconnect,
 }

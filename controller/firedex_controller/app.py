@@ -1,8 +1,7 @@
-"""The controller application: thin. Hands what switches say to who keeps them right."""
+"""The controller application: it passes switch messages to the reconciler and serves the API."""
 
 import logging
 import os
-import secrets
 import threading
 from ipaddress import IPv4Address
 from typing import Any
@@ -15,17 +14,13 @@ from firedex.wire import (
     SwitchCapabilities,
 )
 from firedex_controller.agent.client import AgentClient
-from firedex_controller.api import serve_api
-from firedex_controller.capabilities import capabilities
-from firedex_controller.errors import ControllerError
+from firedex_controller.api import api_server
 from firedex_controller.framework import Application, handler, library, ofp_event, ofproto
-from firedex_controller.neighbour_frames import NeighbourFrames
-from firedex_controller.network_statistics import StatisticsPoll
-from firedex_controller.observed import observed_topology
-from firedex_controller.openflow_messages import packet_out
+from firedex_controller.neighbour_discovery import NeighbourDiscovery
 from firedex_controller.reconciler import Reconciler
-from firedex_controller.settings import ControllerSettings, SwitchSettings
-from firedex_controller.switch_session import SwitchSession, described_ports
+from firedex_controller.reports import StatisticsPoller, observed_topology, switch_capabilities
+from firedex_controller.settings import ControllerSettings
+from firedex_controller.switch_session import SwitchSession, ports_from_descriptions
 from firedex_controller.topology import PortRef
 
 __all__ = ["FiredexController"]
@@ -35,10 +30,10 @@ log = logging.getLogger("firedex.controller")
 arp, ethernet, ipv4 = (library(f"packet.{name}") for name in ("arp", "ethernet", "ipv4"))
 lldp, packet = library("packet.lldp"), library("packet.packet")
 
-ANNOUNCE_SECONDS = 0.3
-CONFIRM_SECONDS = 2.0
-AGENT_SECONDS = 5.0
-ANSWERS = [
+AGENT_TIMEOUT_SECONDS = 5.0
+GROUP_ADDRESS_BIT = 1
+"""Bit of the first byte that marks a group address; no host has such an address."""
+REPLIES = [
     ofp_event.EventOFPBarrierReply,
     ofp_event.EventOFPFlowStatsReply,
     ofp_event.EventOFPMeterConfigStatsReply,
@@ -51,92 +46,93 @@ ANSWERS = [
 
 
 class FiredexController(Application):  # type: ignore[misc]  # untyped framework
-    """Keeps every switch at the state that was last asked for."""
+    """Keep every switch in the state that the desired network requires."""
 
-    OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012  # the framework's own convention
+    OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012  # the convention of the framework
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.settings = ControllerSettings.from_environment(os.environ)
-        self._switches = dict(self.settings.switches)
+        settings = ControllerSettings.from_environment(os.environ)
+        self._switches = dict(settings.switches)
         self._names = {s.datapath_id: name for name, s in self._switches.items()}
         self._sessions: dict[Any, SwitchSession] = {}
-        self._frames = NeighbourFrames(secrets.token_bytes(32))
-        self._reconciler = Reconciler(self._switches, self._agent_of, self.settings.state)
-        self._statistics = StatisticsPoll(self._reconciler)
-        self._announced: dict[str, list[PortRef]] = {}
-        for work in (
+        self._agents = {
+            name: AgentClient(
+                switch.agent, token=settings.agent_token, timeout_seconds=AGENT_TIMEOUT_SECONDS
+            )
+            for name, switch in self._switches.items()
+        }
+        self._reconciler = Reconciler(self._switches, self._agents, settings.state)
+        self._statistics = StatisticsPoller(self._reconciler)
+        self._neighbours = NeighbourDiscovery(self._reconciler)
+        server = api_server(self, (settings.api_host, settings.api_port), settings.token)
+        for function in (
             self._reconciler.run,
             self._statistics.run,
-            self._announce,
-            self._confirm_announcements,
-            lambda: serve_api(self),
+            self._neighbours.announce,
+            self._neighbours.confirm_announcements,
+            server.serve_forever,
         ):
-            threading.Thread(target=work, daemon=True).start()
+            threading.Thread(target=function, daemon=True).start()
 
-    # -- what the API asks ---------------------------------------------------------------------
+    # -- requests of the API -------------------------------------------------------------------
 
     def put_network(self, network: DesiredNetwork) -> NetworkChange:
-        """Bring all switches to ``network``, or none."""
+        """Apply ``network`` to all switches, or to none of them."""
         return self._reconciler.put_network(network)
 
     def network(self) -> DesiredNetwork | None:
-        """What is desired now."""
+        """Return the desired network."""
         return self._reconciler.desired
 
     def topology(self) -> NetworkTopology:
-        """Who is where."""
+        """Return switches, links and hosts."""
         return observed_topology(self._reconciler, self._switches)
 
     def capabilities(self) -> list[SwitchCapabilities]:
-        """What the connected switches can do."""
-        return capabilities(self._reconciler.sessions, self._switches, self._agent_of)
+        """Return the capabilities of the connected switches."""
+        return switch_capabilities(self._reconciler.sessions, self._switches, self._agents)
 
     def statistics(self) -> NetworkStatistics:
-        """The counters."""
-        return self._statistics.look()
+        """Return the counters of all switches."""
+        return self._statistics.poll()
 
-    def _agent_of(self, switch: SwitchSettings) -> AgentClient:
-        return AgentClient(
-            switch.agent, token=self.settings.agent_token, timeout_seconds=AGENT_SECONDS
-        )
-
-    # -- what switches say ---------------------------------------------------------------------
+    # -- messages of switches ------------------------------------------------------------------
 
     @handler.set_ev_cls(  # type: ignore[untyped-decorator]
         ofp_event.EventOFPStateChange, [handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER]
     )
-    def _joined_or_left(self, event: Any) -> None:
+    def _connection_changed(self, event: Any) -> None:
         datapath = event.datapath
         if event.state == handler.DEAD_DISPATCHER:
             session = self._sessions.pop(datapath, None)
             if session is not None:
-                self._reconciler.switch_left(session)
+                self._reconciler.switch_disconnected(session)
             return
         name = self._names.get(datapath.id)
         if name is None:
-            log.warning("an unknown switch connected: datapath %016x", datapath.id)
+            log.warning("an unknown switch connected: datapath id %016x", datapath.id)
             return
-        self._sessions[datapath] = self._reconciler.switch_joined(name, datapath)
+        self._sessions[datapath] = self._reconciler.switch_connected(name, datapath)
 
-    @handler.set_ev_cls(ANSWERS, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
-    def _answered(self, event: Any) -> None:
+    @handler.set_ev_cls(REPLIES, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
+    def _reply_received(self, event: Any) -> None:
         session = self._sessions.get(event.msg.datapath)
         if session is not None:
-            session.conversation.heard(event.msg)
+            session.channel.handle_reply(event.msg)
 
     @handler.set_ev_cls(ofp_event.EventOFPErrorMsg, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
-    def _refused(self, event: Any) -> None:
+    def _error_received(self, event: Any) -> None:
         session = self._sessions.get(event.msg.datapath)
         if session is not None:
-            session.conversation.heard_error(event.msg)
+            session.channel.handle_error(event.msg)
 
     @handler.set_ev_cls(ofp_event.EventOFPPortStatus, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
     def _port_changed(self, event: Any) -> None:
         name = self._names.get(event.msg.datapath.id)
         if name is None:
             return
-        for port in described_ports([event.msg.desc]):
+        for port in ports_from_descriptions([event.msg.desc]):
             if event.msg.reason == ofproto.OFPPR_DELETE:
                 self._reconciler.port_removed(name, port.number)
             else:
@@ -145,61 +141,27 @@ class FiredexController(Application):  # type: ignore[misc]  # untyped framework
     @handler.set_ev_cls(ofp_event.EventOFPPacketIn, handler.MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
     def _packet_in(self, event: Any) -> None:
         name = self._names.get(event.msg.datapath.id)
-        port = event.msg.match.get("in_port")
-        if name is None or port is None or port > ofproto.OFPP_MAX:
+        number = event.msg.match.get("in_port")
+        if name is None or number is None or number > ofproto.OFPP_MAX:
             return
-        place = PortRef(name, port)
+        port = PortRef(name, number)
         try:
             frame = packet.Packet(event.msg.data)
-        except Exception:  # whatever hosts send, the framework's parsers raise anything
+        except Exception:  # the framework's parsers raise any exception for a malformed frame
             return
-        heard = frame.get_protocol(lldp.lldp)
-        if heard is not None:
-            sender = self._frames.sender(heard)
-            if sender is not None:
-                self._reconciler.heard_neighbour(place, sender)
+        received = frame.get_protocol(lldp.lldp)
+        if received is not None:
+            self._neighbours.frame_received(port, received)
             return
-        source = frame.get_protocol(ethernet.ethernet)
-        if source is not None and not int(source.src[:2], 16) & 1:
-            self._reconciler.heard_host(place, source.src, _address(frame))
-
-    def _announce(self) -> None:
-        """Tell every switch's neighbours that it is there, again and again; waits for nobody."""
-        pause = threading.Event()
-        while not pause.wait(ANNOUNCE_SECONDS):
-            for name, session in dict(self._reconciler.sessions).items():
-                places = []
-                for port in self._reconciler.ports.get(name, {}).values():
-                    if port.up:
-                        places.append(PortRef(name, port.number))
-                        frame = self._frames.make(places[-1], port.hardware_address)
-                        session.datapath.send_msg(packet_out(session.datapath, port.number, frame))
-                self._announced[name] = places
-
-    def _confirm_announcements(self) -> None:
-        """Count the announcements whose answers, if there are any, have come in.
-
-        That is so when every switch has passed two barriers since: by the first what was announced
-        has left, by the second whatever the neighbours said of it has been heard. Who does not
-        answer in time does not count, and keeps nobody waiting for long.
-        """
-        pause = threading.Event()
-        while not pause.wait(ANNOUNCE_SECONDS):
-            sessions = dict(self._reconciler.sessions)
-            made = {name: self._announced.get(name, []) for name in sessions}
-            for name, session in [*sessions.items(), *sessions.items()]:
-                try:
-                    session.conversation.barrier(CONFIRM_SECONDS)
-                except ControllerError:
-                    made.pop(name, None)
-            for places in made.values():
-                self._reconciler.announced(places)
+        header = frame.get_protocol(ethernet.ethernet)
+        if header is not None and not int(header.src[:2], 16) & GROUP_ADDRESS_BIT:
+            self._reconciler.host_seen(port, header.src, _source_address(frame))
 
 
-def _address(frame: Any) -> IPv4Address | None:
-    """The sender's address, where a frame says it."""
-    asked = frame.get_protocol(arp.arp)
-    sent = frame.get_protocol(ipv4.ipv4)
-    said = asked.src_ip if asked is not None else sent.src if sent is not None else None
-    address = IPv4Address(said) if said else None
+def _source_address(frame: Any) -> IPv4Address | None:
+    """Return the sender's IPv4 address if the frame contains it."""
+    arp_header = frame.get_protocol(arp.arp)
+    ip_header = frame.get_protocol(ipv4.ipv4)
+    text = arp_header.src_ip if arp_header is not None else ip_header.src if ip_header else None
+    address = IPv4Address(text) if text else None
     return None if address is None or address.is_unspecified else address

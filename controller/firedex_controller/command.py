@@ -1,4 +1,8 @@
-"""``firedex controller``."""
+"""The command ``firedex controller``.
+
+It must not import ``http.server`` or httpx: under Ryu, eventlet has to patch the standard library
+before they are imported.
+"""
 
 import logging
 import os
@@ -9,62 +13,76 @@ from pathlib import Path
 
 import click
 
-from firedex.wire.addresses import http_address, is_loopback, parse_host_port
+from firedex.system.options import HOST_PORT
+from firedex.wire.addresses import is_loopback, parse_http_url
 from firedex_controller.errors import FrameworkMissing
 from firedex_controller.settings import (
     DEFAULT_AGENT,
     ControllerSettings,
     SwitchSettings,
     parse_switch,
+    token_is_valid,
 )
 
 __all__ = ["controller"]
 
 
-def _switches(
-    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+def _parse_switches(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, tuple[int, str | None]]:
     try:
-        parsed = [parse_switch(text) for text in given]
+        parsed = [parse_switch(text) for text in texts]
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    for what, values in (("name", [p[0] for p in parsed]), ("datapath id", [p[1] for p in parsed])):
+    for field, values in (
+        ("name", [p[0] for p in parsed]),
+        ("datapath id", [p[1] for p in parsed]),
+    ):
         if len(set(values)) < len(values):
-            raise click.BadParameter(f"two switches have the same {what}")
+            raise click.BadParameter(f"two switches have the same {field}")
     return {name: (datapath, port) for name, datapath, port in parsed}
 
 
-def _agents(
-    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+def _parse_agents(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str | None, str]:
-    """``URL`` for all switches, or ``NAME=URL`` for one."""
+    """Parse ``URL``, for all switches, or ``NAME=URL``, for one."""
     agents: dict[str | None, str] = {None: DEFAULT_AGENT}
-    for text in given:
+    for text in texts:
         name, equals, url = text.partition("=")
         try:
-            http_address(url if equals else text)
+            parse_http_url(url if equals else text)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
         agents[name if equals else None] = url if equals else text
     return agents
 
 
-def _host_port(_context: click.Context, _option: click.Parameter, given: str) -> tuple[str, int]:
-    try:
-        return parse_host_port(given)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+def _check_token(option: str, token: str | None) -> None:
+    if token and not token_is_valid(token):
+        raise click.BadParameter("must be printable ASCII without spaces", param_hint=option)
 
 
-def _check_free(option: str, where: tuple[str, int]) -> None:
-    """Refuse an address that cannot be listened on; the frameworks would say nothing of it."""
+def _check_address_is_free(option: str, address: tuple[str, int]) -> None:
+    """Reject an address that is in use, because the frameworks do not report it."""
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(where)
+            probe.bind(address)
     except OSError as error:
-        said = f"{where[0]}:{where[1]}: {error}"
-        raise click.BadParameter(said, param_hint=option) from error
+        reason = f"cannot listen on {address[0]}:{address[1]}: {error}"
+        raise click.BadParameter(reason, param_hint=option) from error
+
+
+def _check_writable(state: Path) -> None:
+    try:
+        state.parent.mkdir(parents=True, exist_ok=True)
+        with state.open("a"):
+            pass
+        if not state.stat().st_size:
+            state.unlink()
+    except OSError as error:
+        raise click.BadParameter(str(error), param_hint="--state") from error
 
 
 @click.command(epilog="Example: firedex controller --switch s1=0000000000000001:s1-eth3")
@@ -73,47 +91,51 @@ def _check_free(option: str, where: tuple[str, int]) -> None:
     "switches",
     multiple=True,
     required=True,
-    callback=_switches,
+    callback=_parse_switches,
     metavar="NAME=DATAPATH_ID[:PORT]",
-    help="A switch, and the port of it that leads to its own hosts. Repeat for more.",
+    help="Switch to manage, and its port towards its hosts. Repeat the option for each switch.",
 )
 @click.option(
     "--agent",
     "agents",
     multiple=True,
-    callback=_agents,
+    callback=_parse_agents,
     metavar="[NAME=]URL",
-    help=f"The switch agent that sets queues, of one switch or of all.  [default: {DEFAULT_AGENT}]",
+    help="URL of the switch agent of the switch NAME, or of all switches.  "
+    f"[default: {DEFAULT_AGENT}]",
 )
 @click.option(
     "--listen",
+    type=HOST_PORT,
     default="127.0.0.1:6653",
     show_default=True,
-    callback=_host_port,
     metavar="HOST:PORT",
-    help="For switches.",
+    help="Address that switches connect to with OpenFlow.",
 )
 @click.option(
     "--api",
+    type=HOST_PORT,
     default="127.0.0.1:8080",
     show_default=True,
-    callback=_host_port,
     metavar="HOST:PORT",
-    help="For the service.",
+    help="Address of the HTTP interface that the configuration service uses.",
 )
-@click.option("--token", help="What the service must show; needed unless --api is on loopback.")
-@click.option("--agent-token", help="What is shown to the switch agents.")
+@click.option(
+    "--token",
+    help="Token that the service must send. It is required unless --api is a loopback address.",
+)
+@click.option("--agent-token", help="Token that is sent to the switch agents.")
 @click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("firedex-controller.json"),
     show_default=True,
-    help="Where the desired network is kept.",
+    help="File in which the desired network and the topology are saved.",
 )
 @click.option(
     "--framework",
     type=click.Choice(["os-ken", "ryu"]),
-    help="Which OpenFlow framework; by default the one that is installed.",
+    help="OpenFlow framework to use. Default: the installed one, os-ken if both are installed.",
 )
 def controller(
     switches: dict[str, tuple[int, str | None]],
@@ -125,20 +147,23 @@ def controller(
     state: Path,
     framework: str | None,
 ) -> None:
-    """Run the OpenFlow controller: learns the network, keeps switches at what is desired.
+    """Run the OpenFlow controller: discover the topology and apply the desired network to switches.
 
-    Needs no root: queues are set by `firedex switch-agent` on the switches' host. Rules stay on the
-    switches when this process ends, and are taken up again when it comes back.
+    The controller does not require root: `firedex switch-agent` sets up the queues on the switch
+    hosts. When the controller stops, the rules stay on the switches; after a restart, it continues
+    with them.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     if unknown := set(agents) - set(switches) - {None}:
         raise click.BadParameter(f"no --switch is named {unknown.pop()!r}", param_hint="--agent")
     if listen == api:
-        raise click.BadParameter("the same as --listen", param_hint="--api")
-    if token and not (token.isascii() and token.isprintable()):
-        raise click.BadParameter("must be printable ASCII", param_hint="--token")
+        raise click.BadParameter("must differ from --listen", param_hint="--api")
+    _check_token("--token", token)
+    _check_token("--agent-token", agent_token)
     if not token and not is_loopback(api[0]):
-        raise click.BadParameter("needed, since --api is not on loopback", param_hint="--token")
+        raise click.BadParameter(
+            f"required, because --api {api[0]} is not a loopback address", param_hint="--token"
+        )
     settings = ControllerSettings(
         switches={
             name: SwitchSettings(
@@ -158,26 +183,15 @@ def controller(
     os.environ.update(settings.to_environment())
     if framework:
         os.environ["FIREDEX_OPENFLOW"] = framework
-    for option, where in (("--listen", listen), ("--api", api)):
-        _check_free(option, where)
-    # Nothing is to be tidied up, since rules stay on the switch; the frameworks' threads linger.
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, lambda number, _frame: os._exit(128 + number))
+    for option, address in (("--listen", listen), ("--api", api)):
+        _check_address_is_free(option, address)
+    # Nothing has to be cleaned up, and the frameworks' threads would delay a regular exit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: os._exit(128 + number))
     try:
-        # Only now: importing it chooses and patches the framework.
+        # Imported here, because the import chooses the framework; Ryu patches the whole process.
         from firedex_controller.framework import run
     except FrameworkMissing as error:
         click.echo(f"firedex: {error}", err=True)
         sys.exit(2)
     run("firedex_controller.app", host=listen[0], port=listen[1])
-
-
-def _check_writable(state: Path) -> None:
-    try:
-        state.parent.mkdir(parents=True, exist_ok=True)
-        with state.open("a"):
-            pass
-        if not state.stat().st_size:
-            state.unlink()
-    except OSError as error:
-        raise click.BadParameter(str(error), param_hint="--state") from error

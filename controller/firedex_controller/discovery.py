@@ -1,8 +1,8 @@
-"""Learning the topology from what switches report. Keeps time by what it is told, and does no I/O.
+"""Learning the topology from reports of switches. The caller passes the time; there is no I/O.
 
-A port leads to hosts when it has announced itself for a while and no neighbour was heard. A link is
-gone when a port of it goes down, or when it has been silent; while a switch's control channel is
-away its links are taken to stand, since the switch goes on forwarding.
+A port leads to hosts if it has announced itself for a while and no neighbour was seen. A link is
+removed when one of its ports goes down, or when no LLDP frame has crossed it for some seconds. The
+links of a disconnected switch are kept, because the switch still forwards.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ __all__ = ["Discovery", "Port"]
 
 SETTLE_SECONDS = 1.0
 SETTLE_ANNOUNCEMENTS = 3
-"""So long a new port carries no floods, since it may turn out to close a loop: both a time, and a
-number of announcements, which a busy controller takes longer to make."""
-SILENCE_SECONDS = 4.0
-MOST_HOSTS_PER_PORT = 256
-"""More addresses behind one port are somebody making them up."""
+"""A new port carries no floods for this time and this number of announcements, because it may close
+a loop. A busy controller needs longer for the announcements."""
+LINK_TIMEOUT_SECONDS = 4.0
+MAX_HOSTS_PER_PORT = 256
+"""Further addresses behind one port are ignored, because a host may send forged addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,175 +33,180 @@ class Port:
 
 
 class Discovery:
-    """The topology as known so far."""
+    """The topology that has been discovered so far."""
 
     def __init__(self, expected: Iterable[str] = ()) -> None:
         self._ports: dict[str, dict[int, Port]] = {}
         self._up_since: dict[PortRef, float] = {}
         self._announcements: dict[PortRef, int] = {}
-        self._away: set[str] = set(expected)
-        self._heard: dict[frozenset[PortRef], float] = {}
-        self._silent: set[PortRef] = set()
-        self._cut: set[frozenset[PortRef]] = set()
+        self._disconnected: set[str] = set(expected)
+        self._links: dict[frozenset[PortRef], float] = {}
+        self._timed_out: set[PortRef] = set()
+        self._cut_links: set[frozenset[PortRef]] = set()
         self._hosts: dict[str, Host] = {}
 
-    # -- what switches report ------------------------------------------------------------------
+    # -- reports of switches -------------------------------------------------------------------
 
-    def switch_joined(self, switch: str, ports: Iterable[Port], now: float) -> None:
-        """A control channel came up; what was known of its links and hosts stands."""
-        self._away.discard(switch)
+    def switch_connected(self, switch: str, ports: Iterable[Port], now: float) -> None:
+        """Handle a new control channel; known links and hosts of the switch stay."""
+        self._disconnected.discard(switch)
         described = {port.number: port for port in ports}
         for number in set(self._ports.get(switch, {})) - set(described):
             self.port_removed(switch, number, now)
         self._ports[switch] = {}
         for port in described.values():
             self.port_changed(switch, port, now)
-        for link in self._heard:
+        for link in self._links:
             if any(end.switch == switch for end in link):
-                self._heard[link] = now
+                self._links[link] = now
 
-    def switch_left(self, switch: str) -> None:
-        """A control channel went away; the switch itself may well go on."""
-        self._away.add(switch)
+    def switch_disconnected(self, switch: str) -> None:
+        """Handle a closed control channel; the switch itself may still forward."""
+        self._disconnected.add(switch)
 
     def port_changed(self, switch: str, port: Port, now: float) -> None:
-        """A port is there, up or down."""
-        place = PortRef(switch, port.number)
+        """Handle a port that was added or went up or down."""
+        ref = PortRef(switch, port.number)
         self._ports.setdefault(switch, {})[port.number] = port
         if port.up:
-            self._up_since.setdefault(place, now)
+            self._up_since.setdefault(ref, now)
         else:
-            self._port_gone(place, now)
+            self._port_down(ref, now)
 
     def port_removed(self, switch: str, number: int, now: float) -> None:
-        """A port is no longer there."""
+        """Handle a port that was removed."""
         self._ports.get(switch, {}).pop(number, None)
-        self._port_gone(PortRef(switch, number), now)
-        self._forget_cut({PortRef(switch, number)})
+        self._port_down(PortRef(switch, number), now)
+        self._remove_cut_links({PortRef(switch, number)})
 
-    def announced(self, places: Iterable[PortRef]) -> None:
-        """These ports have told their neighbours, if there are any, that they are there."""
-        for place in self._up_since.keys() & set(places):
-            self._announcements[place] = self._announcements.get(place, 0) + 1
+    def announcements_sent(self, ports: Iterable[PortRef]) -> None:
+        """Count an announcement of each of these ports."""
+        for port in self._up_since.keys() & set(ports):
+            self._announcements[port] = self._announcements.get(port, 0) + 1
 
-    def still_heard(self, near: PortRef, far: PortRef, now: float) -> bool:
-        """Note the time for a link that is known; any thread may, since nothing else changes."""
+    def refresh_link(self, near: PortRef, far: PortRef, now: float) -> bool:
+        """Record that a known link was seen; return False for an unknown link.
+
+        Any thread may call this, because it changes nothing else.
+        """
         link = frozenset({near, far})
-        if link not in self._heard:
+        if link not in self._links:
             return False
-        self._heard[link] = now
+        self._links[link] = now
         return True
 
-    def heard_neighbour(self, near: PortRef, far: PortRef, now: float) -> None:
-        """What ``far`` sent has arrived at ``near``."""
+    def link_seen(self, near: PortRef, far: PortRef, now: float) -> None:
+        """Handle an LLDP frame of ``far`` that arrived at ``near``."""
         if near == far or not (self._is_up(near) and self._is_up(far)):
             return
-        for link in [link for link in self._heard if link & {near, far} and link != {near, far}]:
-            self._link_gone(link, now)  # one of its ends has been plugged in elsewhere
-        self._heard[frozenset({near, far})] = now
-        self._silent -= {near, far}
-        self._forget_cut({near, far})
-        self._forget_hosts_at({near, far})
+        for link in [link for link in self._links if link & {near, far} and link != {near, far}]:
+            self._remove_link(link, now)  # a cable was plugged into another port
+        self._links[frozenset({near, far})] = now
+        self._timed_out -= {near, far}
+        self._remove_cut_links({near, far})
+        self._remove_hosts_at({near, far})
 
-    def heard_host(
-        self, place: PortRef, hardware_address: str, address: IPv4Address | None
-    ) -> None:
-        """A host has sent something from ``place``."""
-        if any(place in link for link in self._heard) or not self._is_up(place):
+    def host_seen(self, port: PortRef, hardware_address: str, address: IPv4Address | None) -> None:
+        """Handle a frame that a host sent into ``port``."""
+        if any(port in link for link in self._links) or not self._is_up(port):
             return
-        self._forget_cut({place})
+        self._remove_cut_links({port})
         known = self._hosts.get(hardware_address)
-        if known is None and self._hosts_at(place) >= MOST_HOSTS_PER_PORT:
+        if known is None and self._count_hosts_at(port) >= MAX_HOSTS_PER_PORT:
             return
         if known is None:
-            known = Host(hardware_address=hardware_address, place=place)
-        self._hosts[hardware_address] = replace(
-            known, place=place, address=address or known.address
-        )
+            known = Host(hardware_address=hardware_address, port=port)
+        self._hosts[hardware_address] = replace(known, port=port, address=address or known.address)
 
-    def remember(
+    def restore(
         self,
         hosts: Iterable[Host],
         links: Iterable[frozenset[PortRef]],
         cut: Iterable[frozenset[PortRef]],
         now: float,
     ) -> None:
-        """What is known from before a restart; it holds until its switches say otherwise."""
-        self._cut |= set(cut)
+        """Restore the topology saved before a restart; reports of switches replace it."""
+        self._cut_links |= set(cut)
         self._hosts |= {host.hardware_address: host for host in hosts}
-        self._heard |= dict.fromkeys(links, now)
+        self._links |= dict.fromkeys(links, now)
 
-    # -- what is known -------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------
 
     def ports(self) -> Mapping[str, Mapping[int, Port]]:
-        """Of every switch that has ever joined."""
+        """Return the ports of every switch that has connected since the start."""
         return self._ports
 
     def topology(self, now: float) -> Topology:
-        """What holds at ``now``; links that have been silent for too long are forgotten."""
-        for link, heard in list(self._heard.items()):
-            if now - heard > SILENCE_SECONDS and not any(end.switch in self._away for end in link):
-                self._link_gone(link, now)
-                self._silent |= link  # it may be back any moment: no floods until a port goes down
-        ends = {end for link in self._heard for end in link}
+        """Return the topology at ``now``; links that have timed out are removed."""
+        for link, seen in list(self._links.items()):
+            if now - seen > LINK_TIMEOUT_SECONDS and not any(
+                end.switch in self._disconnected for end in link
+            ):
+                self._remove_link(link, now)
+                self._timed_out |= (
+                    link  # the link may return: no floods until one of its ports goes down
+                )
+        ends = {end for link in self._links for end in link}
         links: dict[PortRef, PortRef] = {}
-        for link in self._heard:
+        for link in self._links:
             one, other = sorted(link)
             links |= {one: other, other: one}
         return Topology(
             switches=frozenset(self._ports) | {end.switch for end in ends},
             links=links,
-            cut_links=frozenset(self._cut),
+            cut_links=frozenset(self._cut_links),
             edge_ports=frozenset(
-                place
-                for place in self._up_since.keys() - ends - self._silent
-                if self._port_settled(place, now)
+                port
+                for port in self._up_since.keys() - ends - self._timed_out
+                if self._port_settled(port, now)
             ),
             hosts=dict(self._hosts),
         )
 
     def settled(self, now: float) -> bool:
-        """Whether all expected switches are there, and every port had its time to be a link."""
-        return not self._away and all(self._port_settled(place, now) for place in self._up_since)
+        """Return whether all expected switches are connected and all their ports are settled."""
+        return not self._disconnected and all(
+            self._port_settled(port, now) for port in self._up_since
+        )
 
     def switch_settled(self, switch: str, now: float) -> bool:
-        """Whether every port of one switch had its time."""
+        """Return whether all ports of one switch are settled."""
         return all(
-            self._port_settled(place, now) for place in self._up_since if place.switch == switch
+            self._port_settled(port, now) for port in self._up_since if port.switch == switch
         )
 
-    def _is_up(self, place: PortRef) -> bool:
-        port = self._ports.get(place.switch, {}).get(place.number)
+    def _is_up(self, ref: PortRef) -> bool:
+        port = self._ports.get(ref.switch, {}).get(ref.number)
         return port is not None and port.up
 
-    def _port_settled(self, place: PortRef, now: float) -> bool:
+    def _port_settled(self, port: PortRef, now: float) -> bool:
         return (
-            now - self._up_since[place] >= SETTLE_SECONDS
-            and self._announcements.get(place, 0) >= SETTLE_ANNOUNCEMENTS
+            now - self._up_since[port] >= SETTLE_SECONDS
+            and self._announcements.get(port, 0) >= SETTLE_ANNOUNCEMENTS
         )
 
-    def _port_gone(self, place: PortRef, now: float) -> None:
-        self._up_since.pop(place, None)
-        self._announcements.pop(place, None)
-        self._silent.discard(place)
-        for link in [link for link in self._heard if place in link]:
-            self._link_gone(link, now)
-        self._forget_hosts_at({place})
+    def _port_down(self, port: PortRef, now: float) -> None:
+        self._up_since.pop(port, None)
+        self._announcements.pop(port, None)
+        self._timed_out.discard(port)
+        for link in [link for link in self._links if port in link]:
+            self._remove_link(link, now)
+        self._remove_hosts_at({port})
 
-    def _link_gone(self, link: frozenset[PortRef], now: float) -> None:
-        """Its ports begin anew: what is behind them now is not known."""
-        del self._heard[link]
-        self._cut.add(link)
+    def _remove_link(self, link: frozenset[PortRef], now: float) -> None:
+        """Remove a link; its ports have to settle again, because anything may be behind them."""
+        del self._links[link]
+        self._cut_links.add(link)
         for end in link & self._up_since.keys():
             self._up_since[end] = now
             self._announcements[end] = 0
 
-    def _forget_hosts_at(self, places: set[PortRef]) -> None:
-        for name in [name for name, host in self._hosts.items() if host.place in places]:
+    def _remove_hosts_at(self, ports: set[PortRef]) -> None:
+        for name in [name for name, host in self._hosts.items() if host.port in ports]:
             del self._hosts[name]
 
-    def _forget_cut(self, places: set[PortRef]) -> None:
-        self._cut = {link for link in self._cut if not link & places}
+    def _remove_cut_links(self, ports: set[PortRef]) -> None:
+        self._cut_links = {link for link in self._cut_links if not link & ports}
 
-    def _hosts_at(self, place: PortRef) -> int:
-        return sum(host.place == place for host in self._hosts.values())
+    def _count_hosts_at(self, port: PortRef) -> int:
+        return sum(host.port == port for host in self._hosts.values())

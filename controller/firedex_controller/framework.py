@@ -1,7 +1,7 @@
-"""The one place that knows there are two frameworks: Ryu, and os-ken, its maintained continuation.
+"""The choice of the OpenFlow framework: Ryu, or os-ken, its maintained successor.
 
-``FIREDEX_OPENFLOW`` chooses (``ryu`` or ``os-ken``); by default whichever is installed, os-ken
-first. Must be imported before anything of either framework.
+``FIREDEX_OPENFLOW`` chooses ``ryu`` or ``os-ken``; the default is the installed one, os-ken if both
+are. No other module imports a framework, and this one must be imported before any of their modules.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import io
 import os
+import sys
 import warnings
 from types import ModuleType
 from typing import Any
@@ -30,43 +31,46 @@ __all__ = [
 PACKAGES = {"os-ken": "os_ken", "ryu": "ryu"}
 
 
-def _choose() -> str:
-    wanted = os.environ.get("FIREDEX_OPENFLOW")
-    if wanted is not None and wanted not in PACKAGES:
-        raise FrameworkMissing(f"FIREDEX_OPENFLOW is {wanted!r}; it can be ryu or os-ken")
-    for name in [wanted] if wanted else PACKAGES:
+def _choose_framework() -> str:
+    requested = os.environ.get("FIREDEX_OPENFLOW")
+    if requested is not None and requested not in PACKAGES:
+        raise FrameworkMissing(f"FIREDEX_OPENFLOW must be ryu or os-ken, not {requested!r}")
+    for name in [requested] if requested else PACKAGES:
         if importlib.util.find_spec(PACKAGES[name]) is not None:
             return name
     raise FrameworkMissing(
-        f"{wanted or 'os-ken'} is not installed: pip install 'firedex[controller]' brings os-ken"
+        f"{requested or 'os-ken'} is not installed; install os-ken with: "
+        "pip install 'firedex[controller]'"
     )
 
 
-def _prepare(name: str) -> None:
+def _prepare_framework(name: str) -> None:
     if name == "ryu":
-        # Ryu 4.34 asks for a name that eventlet has dropped, and needs everything patched early.
+        # Ryu 4.34 uses a name that eventlet has removed, and needs the patched standard library.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import eventlet
             import eventlet.wsgi
         eventlet.wsgi.ALREADY_HANDLED = object()
         with contextlib.redirect_stderr(io.StringIO()):
-            # It tells at length which locks it could not patch; none of them is used.
+            # eventlet prints a list of locks that it could not patch; none of them is used.
             eventlet.monkey_patch()
+        # httpcore imports trio if it is installed, and trio fails to import with patched sockets.
+        sys.modules.setdefault("trio", None)  # type: ignore[arg-type]  # "not installed"
 
 
 def _module(path: str) -> Any:
-    found: ModuleType = importlib.import_module(f"{PACKAGES[FRAMEWORK]}.{path}")
-    return found
+    module: ModuleType = importlib.import_module(f"{PACKAGES[FRAMEWORK]}.{path}")
+    return module
 
 
 def library(path: str) -> Any:
-    """A module of the framework's own library, such as ``packet.lldp``."""
+    """Import a module of the framework's library, such as ``packet.lldp``."""
     return _module(f"lib.{path}")
 
 
-FRAMEWORK = _choose()
-_prepare(FRAMEWORK)
+FRAMEWORK = _choose_framework()
+_prepare_framework(FRAMEWORK)
 
 app_manager = _module("base.app_manager")
 Application: Any = getattr(app_manager, "OSKenApp", None) or app_manager.RyuApp
@@ -78,7 +82,7 @@ parser = _module("ofproto.ofproto_v1_3_parser")
 
 
 def run(app: str, *, host: str, port: int) -> None:
-    """Run the application ``app`` (a module path) until the process is ended."""
+    """Run the application in the module ``app`` until the process ends."""
     configuration = _module("cfg")
     _module("controller.controller")
     configuration.CONF(

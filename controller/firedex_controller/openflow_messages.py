@@ -1,11 +1,11 @@
-"""Between entries and OpenFlow 1.3 messages, both ways. Sends nothing."""
+"""Conversion between entries and OpenFlow 1.3 messages. Sends nothing."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from firedex_controller.classification import version_of_cookie
 from firedex_controller.framework import ofproto, parser
-from firedex_controller.switch_entries import FlowEntry, MeterEntry, match_of
+from firedex_controller.rules import version_of_cookie
+from firedex_controller.switch_state import FlowEntry, MeterEntry, make_match
 
 __all__ = [
     "controller_meter",
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 BYTES_TO_CONTROLLER = 256
-"""Enough of a packet to see who sent it; LLDP frames of ours are shorter."""
+"""Enough of a packet for its addresses; the controller's LLDP frames are shorter."""
 PACKET_IN_PER_SECOND, PACKET_IN_BURST = 1000, 500
 UNITS: dict[str, int] = {
     "packets": ofproto.OFPMF_PKTPS,
@@ -28,7 +28,7 @@ UNITS: dict[str, int] = {
 
 
 def set_flow(datapath: Any, flow: FlowEntry) -> Any:
-    """Add an entry, or overwrite what stands in its place."""
+    """Return a message that adds an entry, or overwrites the one with the same key."""
     actions = []
     if flow.dscp is not None:
         actions.append(parser.OFPActionSetField(ip_dscp=flow.dscp))
@@ -56,7 +56,7 @@ def set_flow(datapath: Any, flow: FlowEntry) -> Any:
 
 
 def delete_flow(datapath: Any, flow: FlowEntry) -> Any:
-    """Remove exactly this entry."""
+    """Return a message that deletes exactly this entry."""
     return parser.OFPFlowMod(
         datapath,
         table_id=flow.table,
@@ -68,11 +68,11 @@ def delete_flow(datapath: Any, flow: FlowEntry) -> Any:
     )
 
 
-def put_meter(datapath: Any, meter: MeterEntry, how: Literal["add", "modify"]) -> Any:
-    """Add a meter, or change one that is there."""
+def put_meter(datapath: Any, meter: MeterEntry, action: Literal["add", "modify"]) -> Any:
+    """Return a message that adds or modifies a meter."""
     return parser.OFPMeterMod(
         datapath,
-        command=ofproto.OFPMC_ADD if how == "add" else ofproto.OFPMC_MODIFY,
+        command=ofproto.OFPMC_ADD if action == "add" else ofproto.OFPMC_MODIFY,
         flags=UNITS[meter.unit] | ofproto.OFPMF_BURST,
         meter_id=meter.id,
         bands=[parser.OFPMeterBandDrop(rate=meter.rate, burst_size=meter.burst)],
@@ -80,18 +80,18 @@ def put_meter(datapath: Any, meter: MeterEntry, how: Literal["add", "modify"]) -
 
 
 def delete_meter(datapath: Any, meter_id: int) -> Any:
-    """Remove a meter, and with it every flow that uses it."""
+    """Return a message that deletes a meter; the switch also deletes the flows that use it."""
     return parser.OFPMeterMod(datapath, command=ofproto.OFPMC_DELETE, meter_id=meter_id)
 
 
-def controller_meter(datapath: Any, how: Literal["add", "modify"]) -> Any:
-    """Bound what the switch shows to the controller, whatever hosts send."""
+def controller_meter(datapath: Any, action: Literal["add", "modify"]) -> Any:
+    """Return a message that limits the packet-ins of a switch, whatever hosts send."""
     limit = MeterEntry(id=ofproto.OFPM_CONTROLLER, rate=PACKET_IN_PER_SECOND, burst=PACKET_IN_BURST)
-    return put_meter(datapath, limit, how)
+    return put_meter(datapath, limit, action)
 
 
 def packet_out(datapath: Any, port: int, frame: bytes) -> Any:
-    """Send a frame out of a port."""
+    """Return a message that sends a frame out of a port."""
     return parser.OFPPacketOut(
         datapath,
         buffer_id=ofproto.OFP_NO_BUFFER,
@@ -102,7 +102,7 @@ def packet_out(datapath: Any, port: int, frame: bytes) -> Any:
 
 
 def entries_from_stats(stats: Iterable[Any]) -> list[FlowEntry]:
-    """FireDeX's own entries among what a switch reports; others' are left alone."""
+    """Return the entries of FireDeX among those that a switch reports."""
     return [_entry(stat) for stat in stats if version_of_cookie(stat.cookie) is not None]
 
 
@@ -128,7 +128,7 @@ def _entry(stat: Any) -> FlowEntry:
     return FlowEntry(
         table=stat.table_id,
         priority=stat.priority,
-        match=match_of(**dict(stat.match.items())),
+        match=make_match(**dict(stat.match.items())),
         meter=meter,
         dscp=dscp,
         queue=queue,
@@ -139,10 +139,10 @@ def _entry(stat: Any) -> FlowEntry:
     )
 
 
-def meters_from_config(configured: Iterable[Any]) -> list[MeterEntry]:
-    """The meters of a switch; those of OpenFlow's own (slow path, controller) are left out."""
+def meters_from_config(configurations: Iterable[Any]) -> list[MeterEntry]:
+    """Return the meters of a switch without OpenFlow's own (slow path, controller)."""
     meters = []
-    for meter in configured:
+    for meter in configurations:
         if meter.meter_id > ofproto.OFPM_MAX or not meter.bands:
             continue
         band = meter.bands[0]

@@ -1,7 +1,7 @@
-"""The queues of switches' ports, through the agents on the switch hosts.
+"""The queues of switch ports, set up through the agents on the switch hosts.
 
-Classes that are no longer wanted stay until the flows have left them: first both old and new, then
-only the new.
+A class that is no longer desired is removed after its last flow has moved: ports first get both the
+old and the new classes, and only the new ones after the rules have changed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,35 +9,35 @@ from dataclasses import replace
 from typing import Protocol
 
 from firedex.wire import DesiredSwitch, QueueCounters, ShapedPort
-from firedex_controller.errors import PortUnknown
+from firedex_controller.errors import UnknownPort
 from firedex_controller.settings import SwitchSettings
 from firedex_controller.topology import Topology
 
-__all__ = ["PortShaping", "QueueAgent", "ports_of", "with_classes_of_both"]
+__all__ = ["PortQueues", "QueueAgent", "desired_ports", "merge_classes"]
 
 
 class QueueAgent(Protocol):
-    """What is asked of a switch host."""
+    """The part of a switch agent's client that is used here."""
 
     def shape(self, port: str, shaped: ShapedPort) -> bool:
-        """Give a port its queues; whether anything had to change."""
+        """Give a port its queues; return whether anything had to change."""
 
     def clear(self, port: str) -> bool:
-        """Take a port's queues away; whether there were any."""
+        """Remove a port's queues; return whether there were any."""
 
     def counters(self, port: str) -> Iterable[QueueCounters]:
-        """What went through them."""
+        """Return the counters of a port's queues."""
 
 
-def ports_of(
+def desired_ports(
     desired: DesiredSwitch,
     settings: SwitchSettings,
     topology: Topology,
     names: Mapping[int, str],
-) -> tuple[dict[str, ShapedPort], list[PortUnknown]]:
-    """The port names that ``desired`` speaks of, and what is wrong with those not known (yet)."""
-    found: dict[str, ShapedPort] = {}
-    unknown: list[PortUnknown] = []
+) -> tuple[dict[str, ShapedPort], list[UnknownPort]]:
+    """Return the queues by port name, and an error for each port that is not known (yet)."""
+    by_port_name: dict[str, ShapedPort] = {}
+    unknown: list[UnknownPort] = []
     for port in desired.ports:
         if port.towards is None:
             towards = [settings.hosts_port] if settings.hosts_port else []
@@ -45,51 +45,50 @@ def ports_of(
             numbers = topology.ports_towards(desired.switch, port.towards)
             towards = [names[number] for number in numbers if number in names]
         if not towards:
-            unknown.append(PortUnknown(desired.switch, port.towards))
-        found |= dict.fromkeys(towards, port)
-    return found, unknown
+            unknown.append(UnknownPort(desired.switch, port.towards))
+        by_port_name |= dict.fromkeys(towards, port)
+    return by_port_name, unknown
 
 
-def with_classes_of_both(before: ShapedPort | None, after: ShapedPort) -> ShapedPort:
-    """``after``, and the classes that only ``before`` has."""
+def merge_classes(before: ShapedPort | None, after: ShapedPort) -> ShapedPort:
+    """Return ``after`` with the classes that only ``before`` has."""
     if before is None:
         return after
-    wanted = {queue.priority for queue in after.classes}
-    kept = (queue for queue in before.classes if queue.priority not in wanted)
+    desired = {queue.priority for queue in after.classes}
+    only_before = (queue for queue in before.classes if queue.priority not in desired)
     return replace(
-        after, classes=tuple(sorted((*after.classes, *kept), key=lambda queue: queue.priority))
+        after,
+        classes=tuple(sorted((*after.classes, *only_before), key=lambda queue: queue.priority)),
     )
 
 
-class PortShaping:
-    """The shaped ports of one switch."""
+class PortQueues:
+    """The ports of one switch that have queues."""
 
     def __init__(self, agent: QueueAgent) -> None:
         self._agent = agent
         self.shaped: dict[str, ShapedPort] = {}
 
-    def widen(self, wanted: Mapping[str, ShapedPort]) -> int:
-        """Before flows change: everything that is wanted is there. How many ports changed."""
-        both = {
-            name: with_classes_of_both(self.shaped.get(name), port) for name, port in wanted.items()
-        }
+    def prepare(self, desired: Mapping[str, ShapedPort]) -> int:
+        """Add desired classes before rules change; return the number of changed ports."""
+        both = {name: merge_classes(self.shaped.get(name), port) for name, port in desired.items()}
         return self._shape(both)
 
-    def settle(self, wanted: Mapping[str, ShapedPort]) -> None:
-        """After flows have changed: nothing else is left."""
-        self._shape(wanted)
-        for name in set(self.shaped) - set(wanted):
+    def finish(self, desired: Mapping[str, ShapedPort]) -> None:
+        """Remove everything else after rules have changed."""
+        self._shape(desired)
+        for name in set(self.shaped) - set(desired):
             self._agent.clear(name)
             del self.shaped[name]
 
     def counters(self) -> Iterable[QueueCounters]:
-        """Of every class of every shaped port."""
+        """Return the counters of every class of every port."""
         for name in list(self.shaped):
             yield from self._agent.counters(name)
 
     def _shape(self, ports: Mapping[str, ShapedPort]) -> int:
         changed = 0
         for name, port in ports.items():
-            self.shaped[name] = port  # also if the agent fails: it goes on trying
+            self.shaped[name] = port  # also if the agent fails, because the agent retries
             changed += self._agent.shape(name, port)
         return changed

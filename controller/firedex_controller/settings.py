@@ -1,5 +1,8 @@
-"""What the controller is told when it starts. The framework makes the app, so it reads its settings
-from the environment that the launcher has set."""
+"""The settings of the controller.
+
+The framework creates the application, so the application reads its settings from the environment,
+where ``firedex controller`` puts them.
+"""
 
 import json
 import re
@@ -7,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-__all__ = ["DEFAULT_AGENT", "ControllerSettings", "SwitchSettings", "parse_switch"]
+__all__ = [
+    "DEFAULT_AGENT",
+    "ControllerSettings",
+    "SwitchSettings",
+    "parse_switch",
+    "token_is_valid",
+]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 VARIABLE = "FIREDEX_CONTROLLER_SETTINGS"
@@ -16,7 +25,7 @@ DEFAULT_AGENT = "http://127.0.0.1:8082"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchSettings:
-    """A switch: its datapath id, the port to its own hosts, and the agent that sets its queues."""
+    """A switch: datapath id, name of the port towards its hosts, URL of its switch agent."""
 
     datapath_id: int
     hosts_port: str | None = None
@@ -24,7 +33,7 @@ class SwitchSettings:
 
 
 def parse_switch(text: str) -> tuple[str, int, str | None]:
-    """``NAME=DATAPATH_ID[:PORT]``, the port being the one to the switch's own hosts."""
+    """Parse ``NAME=DATAPATH_ID[:PORT]``; the port is the one towards the switch's hosts."""
     name, _, rest = text.partition("=")
     datapath, _, port = rest.partition(":")
     try:
@@ -39,9 +48,14 @@ def parse_switch(text: str) -> tuple[str, int, str | None]:
     return name, number, port or None
 
 
+def token_is_valid(token: str) -> bool:
+    """Return whether a token can be sent in a header: printable ASCII without spaces."""
+    return bool(token) and token.isascii() and token.isprintable() and " " not in token
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """The switches by name, where the API listens and who may use it, where state is kept."""
+    """Switches by name, address and token of the API, token for the agents, state file."""
 
     switches: Mapping[str, SwitchSettings]
     api_host: str = "127.0.0.1"
@@ -51,7 +65,7 @@ class ControllerSettings:
     state: Path | None = None
 
     def to_environment(self) -> dict[str, str]:
-        """As the launcher hands it over."""
+        """Return the environment variable that holds the settings."""
         plain = {
             **asdict(self),
             "switches": {name: asdict(switch) for name, switch in self.switches.items()},
@@ -61,7 +75,7 @@ class ControllerSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "ControllerSettings":
-        """As the app finds it."""
+        """Read the settings from the environment; without the variable there are no switches."""
         plain = json.loads(environment.get(VARIABLE, '{"switches": {}}'))
         switches = {name: SwitchSettings(**given) for name, given in plain["switches"].items()}
         state = Path(plain["state"]) if plain.get("state") else None

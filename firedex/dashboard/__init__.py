@@ -1,10 +1,10 @@
-"""What people see: the words and figures of the site now (pure), and the pages that show them.
+"""The dashboard: alerts and figures of a site (pure), and the web pages that show them.
 
-Knows the contract and the models, nothing of the service: the pages ask the service's interface
-with the visitor's own token, as any other client does, and can do nothing that the token cannot.
+It knows `firedex.wire` and the models, and must not import the service. The pages call the API of
+the service with the visitor's own token, like any other client, and have no other rights.
 """
 
 __all__ = ["PREFIX"]
 
 PREFIX = "/dashboard/"
-"""Where the pages are."""
+"""Path of the pages."""

@@ -1,4 +1,10 @@
-"""Subscriptions of which nothing comes, and flows that get much less than was predicted. Pure."""
+"""Missing deliveries: silent subscriptions, flows with high loss, and silent topics. Pure.
+
+Plans are replaced often, and a topic with a low rate can be silent for minutes. So silence counts
+from the time when a subscription was first planned or its subscriber last reported the topic. A
+plan uses measured rates: once it expects nothing of a dead sensor, no delivery is missing. So
+silent topics are found by their declared rates.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -6,54 +12,59 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from firedex.dashboard.flow_measurements import FlowForecast, FlowKey, FlowMeasurement
-from firedex.wire import SubscriptionPrediction
+from firedex.wire import Statistics, SubscriptionPrediction
 
 __all__ = [
-    "ShortFlow",
-    "Silence",
+    "SILENT_SHARE",
+    "CountedRate",
+    "LastDeliveries",
+    "LossyFlow",
+    "SilentDelivery",
+    "SilentTopic",
+    "SilentTopics",
     "SubscriptionKey",
     "TopicShare",
     "forecasts",
-    "offered_in_vain",
-    "short_flows",
-    "silences",
+    "lossy_flows",
+    "silent_deliveries",
+    "undelivered_rates",
 ]
 
 SubscriptionKey = tuple[str, str]
 """A subscriber and its filter."""
 TopicShare = tuple[str, float]
-"""A topic that a filter matches, and which part of the filter's events are of it."""
+"""A topic that a filter matches, and its share of the filter's events."""
 
 FEWEST_EXPECTED = 10.0
-"""None of so many expected events is no chance (1 in 20 000, if they come at random)."""
-FAR_BELOW = 0.1
+"""With this many expected events, zero deliveries are not chance (probability 1 in 20 000)."""
+LEAST_SHORTFALL = 0.1
 DEVIATIONS = 4.0
-"""A success rate of few events says little: so many standard deviations are still chance."""
+"""A difference of up to this many standard deviations can be chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """Nothing comes of a subscription, or (``topics``) of these that it matches.
+class SilentDelivery:
+    """A subscription without any delivery, or without deliveries of the given ``topics``.
 
-    ``part``: of what was predicted for it. ``of_class``: nor of anything else of its subscriber's
-    class.
+    ``part``: the missing share of the predicted events. ``whole_class``: no subscription of this
+    subscriber in this class has deliveries.
     """
 
     subscriber: str
     filter: str
     flow: int
     priority: int
-    worth: float
+    utility: float
     offered_per_second: float
     expected_per_second: float
     topics: tuple[str, ...] = ()
     part: float = 1.0
-    of_class: bool = False
+    whole_class: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortFlow:
-    """Much less came through than was predicted."""
+class LossyFlow:
+    """A flow with a success rate far below the predicted one."""
 
     subscriber: str
     priority: int
@@ -62,7 +73,7 @@ class ShortFlow:
 
 
 def forecasts(rows: Iterable[SubscriptionPrediction]) -> dict[FlowKey, FlowForecast]:
-    """The forecast of each flow."""
+    """Return the forecast of each flow."""
     found: dict[FlowKey, FlowForecast] = {}
     for row in rows:
         key = (row.subscriber, row.flow)
@@ -77,61 +88,68 @@ def forecasts(rows: Iterable[SubscriptionPrediction]) -> dict[FlowKey, FlowForec
     return found
 
 
-def silences(
+def silent_deliveries(
     rows: Iterable[SubscriptionPrediction],
     measured: Mapping[FlowKey, FlowMeasurement],
     topics_of: Callable[[str], Sequence[TopicShare]],
     silent_seconds: Callable[[str, str, str], float],
     *,
     least_seconds: float,
-    off: Set[str] = frozenset(),
-) -> list[Silence]:
-    """What does not come, where chance cannot be why: the most worth first.
+    offline: Set[str] = frozenset(),
+) -> list[SilentDelivery]:
+    """Return missing deliveries that are not chance, the highest utility first.
 
-    Clients name the topics that came and no others: ``silent_seconds`` says for how long one has
-    not, to a subscriber and its filter; before ``least_seconds`` nobody can tell. A flow that is
-    reported to have brought nothing is told at once. Of clients that are ``off`` nothing is known.
+    Clients report only topics with deliveries. ``silent_seconds`` returns how long a subscriber
+    and filter had no delivery of a topic; shorter silence than ``least_seconds`` is ignored. A flow
+    that reports zero deliveries counts at once. ``offline``: clients that are skipped.
     """
-    found: list[Silence] = []
-    awaited: Counter[tuple[str, int]] = Counter()
+    found: list[SilentDelivery] = []
+    expected: Counter[tuple[str, int]] = Counter()
     for row in rows:
         rate = row.offered_events_per_second * row.success_rate
-        if row.subscriber in off or rate <= 0:
+        if row.subscriber in offline or rate <= 0:
             continue
-        awaited[row.subscriber, row.priority] += 1
+        expected[row.subscriber, row.priority] += 1
         seen = measured.get((row.subscriber, row.flow))
         shares = topics_of(row.filter)
-        quiet = {
+        silent_topics = {
             topic: (share, share * rate * seconds)
             for topic, share in shares
             if (seconds := silent_seconds(row.subscriber, row.filter, topic)) >= least_seconds
         }
-        all_told = seen is not None and not seen.delivered
-        told = rate * seen.window_seconds if seen is not None and all_told else 0.0
-        missed = sum(events for _, events in quiet.values()) if len(quiet) == len(shares) else 0.0
-        gone = [topic for topic, (_, events) in quiet.items() if events >= FEWEST_EXPECTED]
-        if max(told, missed) >= FEWEST_EXPECTED:
-            found.append(_silence(row, rate, (), 1.0))
-        elif gone:
-            found.append(_silence(row, rate, tuple(gone), sum(quiet[each][0] for each in gone)))
+        reported_none = seen is not None and not seen.delivered
+        reported = rate * seen.window_seconds if seen is not None and reported_none else 0.0
+        missed = (
+            sum(events for _, events in silent_topics.values())
+            if len(silent_topics) == len(shares)
+            else 0.0
+        )
+        missing = [
+            topic for topic, (_, events) in silent_topics.items() if events >= FEWEST_EXPECTED
+        ]
+        if max(reported, missed) >= FEWEST_EXPECTED:
+            found.append(_silent_delivery(row, rate, (), 1.0))
+        elif missing:
+            share = sum(silent_topics[topic][0] for topic in missing)
+            found.append(_silent_delivery(row, rate, tuple(missing), share))
     whole = Counter((one.subscriber, one.priority) for one in found if not one.topics)
     found = [
-        replace(one, of_class=whole[key] == awaited[key])
+        replace(one, whole_class=whole[key] == expected[key])
         for one in found
         for key in [(one.subscriber, one.priority)]
     ]
-    return sorted(found, key=lambda one: (-one.worth, one.priority))
+    return sorted(found, key=lambda one: (-one.utility, one.priority))
 
 
-def _silence(
+def _silent_delivery(
     row: SubscriptionPrediction, rate: float, topics: tuple[str, ...], part: float
-) -> Silence:
-    return Silence(
+) -> SilentDelivery:
+    return SilentDelivery(
         subscriber=row.subscriber,
         filter=row.filter,
         flow=row.flow,
         priority=row.priority,
-        worth=row.maximum_utility,
+        utility=row.maximum_utility,
         offered_per_second=row.offered_events_per_second * part,
         expected_per_second=rate * part,
         topics=topics,
@@ -139,12 +157,12 @@ def _silence(
     )
 
 
-def offered_in_vain(
-    silent: Iterable[Silence], measured: Mapping[FlowKey, FlowMeasurement]
+def undelivered_rates(
+    silent: Iterable[SilentDelivery], measured: Mapping[FlowKey, FlowMeasurement]
 ) -> dict[int, float]:
-    """Events a second of each class that are offered and of which nothing comes.
+    """Return the offered rate of each class without any delivery.
 
-    Without those that clients miss by their numbers, and that are counted so.
+    Events that clients report as missing by sequence number are counted elsewhere.
     """
     found: dict[int, float] = {}
     for one in silent:
@@ -154,10 +172,10 @@ def offered_in_vain(
     return found
 
 
-def short_flows(
+def lossy_flows(
     predicted: Mapping[FlowKey, FlowForecast], measured: Mapping[FlowKey, FlowMeasurement]
-) -> list[ShortFlow]:
-    """Flows whose success rate is far below the predicted, the worst first."""
+) -> list[LossyFlow]:
+    """Return flows whose success rate is far below the predicted one, the worst first."""
     short = []
     for key, seen in measured.items():
         forecast, success = predicted.get(key), seen.success_rate
@@ -166,9 +184,9 @@ def short_flows(
         expected = forecast.success_rate
         events = seen.delivered + seen.missing
         chance = DEVIATIONS * sqrt(max(expected * (1 - expected), 0.25 / events) / events)
-        if success < expected - max(FAR_BELOW, chance):
+        if success < expected - max(LEAST_SHORTFALL, chance):
             short.append(
-                ShortFlow(
+                LossyFlow(
                     subscriber=key[0],
                     priority=forecast.priority,
                     success_rate=success,
@@ -176,3 +194,122 @@ def short_flows(
                 )
             )
     return sorted(short, key=lambda one: one.success_rate - one.predicted_success_rate)
+
+
+GROWTH_FACTOR = 2.0
+"""If the expected rate grows by this factor, the time of silence starts again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ExpectedRate:
+    since_seconds: float
+    per_second: float
+
+
+class LastDeliveries:
+    """Remembers the last delivery of each topic to each subscriber; not thread-safe."""
+
+    def __init__(self) -> None:
+        self._expected: dict[tuple[str, str], _ExpectedRate] = {}
+        self._published_rates: dict[str, _ExpectedRate] = {}
+        self._last_delivery_seconds: dict[tuple[str, str], float] = {}
+
+    def plan(
+        self,
+        rows: Iterable[SubscriptionPrediction],
+        published: Mapping[str, float],
+        since_seconds: float,
+    ) -> None:
+        """Set the planned subscriptions; those that were planned before keep their time.
+
+        ``published``: planned rate of each topic.
+        """
+        self._expected = {
+            (row.subscriber, row.filter): _keep_or_restart(
+                self._expected.get((row.subscriber, row.filter)),
+                row.offered_events_per_second * row.success_rate,
+                since_seconds,
+            )
+            for row in rows
+        }
+        self._published_rates = {
+            topic: _keep_or_restart(self._published_rates.get(topic), rate, since_seconds)
+            for topic, rate in published.items()
+        }
+        there = {subscriber for subscriber, _ in self._expected}
+        self._last_delivery_seconds = {
+            key: at for key, at in self._last_delivery_seconds.items() if key[0] in there
+        }
+
+    def report(self, reports: Iterable[tuple[float, Statistics]]) -> None:
+        """Add reports of clients with their times, under any configuration."""
+        for at_seconds, report in reports:
+            for count in report.topics:
+                if count.delivered_events:
+                    self._last_delivery_seconds[report.subscriber, count.topic] = at_seconds
+
+    def silent_seconds(self, subscriber: str, name: str, topic: str, now_seconds: float) -> float:
+        """Return how long a subscriber with the filter ``name`` had no delivery of a topic."""
+        expected = self._expected.get((subscriber, name))
+        published = self._published_rates.get(topic)
+        if expected is None or published is None:
+            return 0.0
+        heard = self._last_delivery_seconds.get((subscriber, topic), 0.0)
+        return now_seconds - max(expected.since_seconds, published.since_seconds, heard)
+
+
+def _keep_or_restart(
+    before: _ExpectedRate | None, per_second: float, since_seconds: float
+) -> _ExpectedRate:
+    if before is None or per_second > GROWTH_FACTOR * before.per_second:
+        return _ExpectedRate(since_seconds=since_seconds, per_second=per_second)
+    return before
+
+
+SILENT_SHARE = 0.05
+"""A topic is silent if its rate is below this share of its declared rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedRate:
+    """Events per second before any drop, counted over about ``seconds``."""
+
+    per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentTopic:
+    """A declared topic that is hardly published, or not at all."""
+
+    topic: str
+    declared_per_second: float
+    counted_per_second: float
+
+
+class SilentTopics:
+    """Remembers since when each topic has been silent; not thread-safe."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def update(
+        self,
+        declared: Mapping[str, float],
+        counted: Mapping[str, CountedRate],
+        now_seconds: float,
+    ) -> tuple[SilentTopic, ...]:
+        """Return the topics that miss ten or more events according to their declared rates."""
+        silent_topics = {
+            topic: (rate, seen)
+            for topic, rate in declared.items()
+            if rate > 0
+            and (seen := counted.get(topic)) is not None
+            and seen.per_second < SILENT_SHARE * rate
+        }
+        self._since = {topic: self._since.get(topic, now_seconds) for topic in silent_topics}
+        return tuple(
+            SilentTopic(topic=topic, declared_per_second=rate, counted_per_second=seen.per_second)
+            for topic, (rate, seen) in silent_topics.items()
+            if rate * (seen.seconds + now_seconds - self._since[topic]) >= FEWEST_EXPECTED
+        )

@@ -1,11 +1,11 @@
-"""What is predicted of flows, what clients reported lately, and what it makes of classes. Pure."""
+"""Forecasts and measurements of flows, and the measurements of classes. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from firedex.wire import ClassPrediction, Statistics
-from firedex.wire.overview import ClassNow
-from firedex.wire.reports import numbered_events
+from firedex.wire.overview import ClassStatus
+from firedex.wire.service_api import count_numbered_events
 
 __all__ = [
     "FlowForecast",
@@ -17,19 +17,19 @@ __all__ = [
 ]
 
 FlowKey = tuple[str, int]
-TIMES_PREDICTED = 3.0
-SPARE_EVENTS = 10.0
+CREDIBLE_FACTOR = 3.0
+CREDIBLE_EXTRA_EVENTS = 10.0
 LONGEST_WINDOW_SECONDS = 60.0
 SHORTEST_WINDOW_SECONDS = 1.0
-"""Within which a few events make no rate."""
+"""The shortest window for which a rate is computed; shorter ones have too few events."""
 
 
-NOTHING: Mapping[int, float] = {}
+NO_SILENCE: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowForecast:
-    """What is predicted for all subscriptions of a flow together."""
+    """The prediction for all subscriptions of a flow together."""
 
     priority: int
     offered_per_second: float
@@ -37,7 +37,7 @@ class FlowForecast:
 
     @property
     def success_rate(self) -> float:
-        """Of what is offered."""
+        """Predicted share of delivered events."""
         if self.offered_per_second <= 0:
             return 1.0
         return min(self.delivered_per_second / self.offered_per_second, 1.0)
@@ -45,7 +45,7 @@ class FlowForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowMeasurement:
-    """One flow within one window; ``numbered``: those delivered whose losses would show."""
+    """Counts of one flow in one window; ``numbered``: deliveries with sequence numbers."""
 
     delivered: int
     numbered: int
@@ -56,7 +56,7 @@ class FlowMeasurement:
 
     @property
     def success_rate(self) -> float | None:
-        """Delivered of all that there were, by their numbers."""
+        """Measured share of delivered events, by their sequence numbers."""
         total = self.numbered + self.missing
         return self.numbered / total if total else None
 
@@ -64,9 +64,9 @@ class FlowMeasurement:
 def flow_measurements(
     reports: Iterable[Statistics], version: int
 ) -> dict[FlowKey, FlowMeasurement]:
-    """The last report of each flow by its own subscriber, if it was made under ``version``.
+    """Return the last report of each flow by its own subscriber under ``version``.
 
-    Under another one, a flow of the same number may have had another class and other filters.
+    In another version, a flow with the same number may have another class and other filters.
     """
     return {
         (report.subscriber, report.flow): _measurement(report)
@@ -76,7 +76,7 @@ def flow_measurements(
 
 
 def _measurement(report: Statistics) -> FlowMeasurement:
-    numbered, missing = numbered_events(report.topics)
+    numbered, missing = count_numbered_events(report.topics)
     return FlowMeasurement(
         delivered=sum(count.delivered_events or 0 for count in report.topics),
         numbered=numbered,
@@ -88,13 +88,13 @@ def _measurement(report: Statistics) -> FlowMeasurement:
 
 
 def credible_part(events: int, offered_per_second: float, window_seconds: float) -> float:
-    """How much of what a client claims counts for its class.
+    """Return the part of a client's report that counts for its class.
 
-    All of it up to three times what is predicted to be offered, and ten events more: beyond that
-    a class would be whatever the one that claims most says.
+    Counts up to three times the predicted offered rate plus ten events count fully. Without this
+    limit, one client with absurd numbers would determine the figures of its class.
     """
     seconds = min(window_seconds, LONGEST_WINDOW_SECONDS)
-    most = TIMES_PREDICTED * offered_per_second * seconds + SPARE_EVENTS
+    most = CREDIBLE_FACTOR * offered_per_second * seconds + CREDIBLE_EXTRA_EVENTS
     return min(1.0, most / events) if events else 1.0
 
 
@@ -102,12 +102,12 @@ def class_rows(
     predicted: Iterable[ClassPrediction],
     flows: Mapping[FlowKey, FlowForecast],
     measured: Mapping[FlowKey, FlowMeasurement],
-    silent: Mapping[int, float] = NOTHING,
-) -> tuple[ClassNow, ...]:
-    """Each class with what its flows measured: delays by delivered events, the worst percentile.
+    silent: Mapping[int, float] = NO_SILENCE,
+) -> tuple[ClassStatus, ...]:
+    """Return each class with its measured mean delay, worst percentile and success rate.
 
-    ``flows``: their forecasts. ``silent``: events a second of each class that are offered, and of
-    which nothing comes.
+    The mean is weighted by events. ``flows``: the forecast of each flow. ``silent``: offered rate
+    of each class without any delivery.
     """
     rates: dict[int, list[_Rates]] = {}
     for key, measurement in measured.items():
@@ -121,12 +121,12 @@ def class_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rates:
-    """A measurement as events a second, as far as it counts; windows differ between clients."""
+    """The credible part of a measurement, in events per second."""
 
     delivered: float
     numbered: float
     missing: float
-    of: FlowMeasurement
+    measurement: FlowMeasurement
 
 
 def _rates(flow: FlowMeasurement, forecast: FlowForecast) -> _Rates:
@@ -137,20 +137,20 @@ def _rates(flow: FlowMeasurement, forecast: FlowForecast) -> _Rates:
         delivered=flow.delivered * part,
         numbered=flow.numbered * part,
         missing=flow.missing * part,
-        of=flow,
+        measurement=flow,
     )
 
 
-def _class_row(predicted: ClassPrediction, flows: list[_Rates], silent: float) -> ClassNow:
+def _class_row(predicted: ClassPrediction, flows: list[_Rates], silent: float) -> ClassStatus:
     numbered = sum(flow.numbered for flow in flows)
     total = numbered + sum(flow.missing for flow in flows) + silent
     timed = [
-        (flow.delivered, flow.of.delay_mean_seconds)
+        (flow.delivered, flow.measurement.delay_mean_seconds)
         for flow in flows
-        if flow.of.delay_mean_seconds is not None
+        if flow.measurement.delay_mean_seconds is not None
     ]
     weight = sum(events for events, _ in timed)
-    return ClassNow(
+    return ClassStatus(
         priority=predicted.priority,
         subscriptions=predicted.subscriptions,
         offered_events_per_second=predicted.offered_events_per_second,
@@ -159,7 +159,7 @@ def _class_row(predicted: ClassPrediction, flows: list[_Rates], silent: float) -
         predicted_success_rate=predicted.success_rate,
         delay_mean_seconds=sum(e * d for e, d in timed) / weight if weight else None,
         delay_p95_seconds=max(
-            (p95 for flow in flows if (p95 := flow.of.delay_p95_seconds) is not None),
+            (p95 for flow in flows if (p95 := flow.measurement.delay_p95_seconds) is not None),
             default=None,
         ),
         success_rate=numbered / total if total else None,

@@ -1,17 +1,18 @@
-"""Everything that the first page shows, put together from what the parts say. Pure."""
+"""The overview of a site: all figures of the first page, from reports of all components. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from firedex.dashboard.alerts import alerts
-from firedex.dashboard.delivery_alerts import Deliveries
+from firedex.dashboard.alerts import Deliveries, PendingChanges, alerts
 from firedex.dashboard.delivery_gaps import (
-    Silence,
+    LastDeliveries,
+    SilentDelivery,
+    SilentTopic,
     SubscriptionKey,
-    offered_in_vain,
-    short_flows,
-    silences,
+    lossy_flows,
+    silent_deliveries,
+    undelivered_rates,
 )
 from firedex.dashboard.flow_measurements import (
     FlowKey,
@@ -20,50 +21,51 @@ from firedex.dashboard.flow_measurements import (
     flow_measurements,
 )
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
-from firedex.dashboard.last_heard import LastHeard
-from firedex.dashboard.link_reasons import link_trouble, slowness_of_ports, with_reasons
-from firedex.dashboard.link_shares import Port, link_rows
-from firedex.dashboard.plan_alerts import Unplanned
-from firedex.dashboard.quiet_topics import QuietTopic
+from firedex.dashboard.links import (
+    MissingLink,
+    Port,
+    add_reasons,
+    link_rows,
+    link_trouble,
+    lowest_percentiles,
+)
 from firedex.dashboard.site_view import SiteView
-from firedex.dashboard.unseen_links import UnseenLink
 from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
 from firedex.wire.overview import Overview, PartHealth, SilentSubscription
-from firedex.wire.service_api import KeptHeartbeat, ServiceStatus
+from firedex.wire.service_api import HeartbeatRecord, ServiceStatus
 
-__all__ = ["Observed", "Told", "overview", "silent_offers"]
+__all__ = ["ControllerView", "ServiceReports", "overview", "silent_rates"]
 
-MOST_LATE = 100
+MAX_LATE_SUBSCRIPTIONS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """What the controller says. ``asked``: there is one; ``error``: why it said nothing."""
+class ControllerView:
+    """The last responses of the controller. ``configured``: the service has the address of one."""
 
-    asked: bool = False
+    configured: bool = False
     error: str | None = None
     topology: NetworkTopology | None = None
     statistics: NetworkStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What the parts told the service lately: ``reports`` within ``window_seconds``.
+class ServiceReports:
+    """Recent data that the service received; ``reports`` are those within ``window_seconds``.
 
-    ``network``: as it was said to be last, whether or not a plan with it is in force.
-    ``registered``: the subscribers that want anything. ``quiet``: topics that are declared and
-    hardly published.
+    ``network``: the latest network, even if no active configuration uses it yet. ``registered``:
+    subscribers with subscriptions. ``silent_topics``: declared topics that are hardly published.
     """
 
     network: Network
     window_seconds: float = 30.0
     registered: Sequence[str] = ()
     reports: Sequence[Statistics] = ()
-    last_heard: LastHeard = field(default_factory=LastHeard)
-    quiet: Sequence[QuietTopic] = ()
-    heartbeats: Iterable[KeptHeartbeat] = ()
-    observed: Observed = field(default_factory=Observed)
-    unseen_links: Sequence[UnseenLink] = ()
+    last_deliveries: LastDeliveries = field(default_factory=LastDeliveries)
+    silent_topics: Sequence[SilentTopic] = ()
+    heartbeats: Iterable[HeartbeatRecord] = ()
+    controller: ControllerView = field(default_factory=ControllerView)
+    missing_links: Sequence[MissingLink] = ()
     reduced_since: Mapping[Port, datetime] = field(default_factory=dict)
 
 
@@ -71,72 +73,72 @@ def overview(
     status: ServiceStatus,
     view: SiteView | None,
     built: Network,
-    told: Told,
+    received: ServiceReports,
     now_seconds: float,
 ) -> Overview:
-    """The site at ``now_seconds``; ``built``: its network as it was built."""
-    observed = told.observed
+    """Return the overview at ``now_seconds``; ``built``: the network of the scenario file."""
+    controller = received.controller
     parts = [
         *heartbeat_health(
-            told.heartbeats, [s.id for s in view.scenario.subscribers] if view else ()
+            received.heartbeats, [s.id for s in view.scenario.subscribers] if view else ()
         ),
-        controller_health(observed.asked, observed.error, observed.topology is not None),
-        *switch_health(observed.topology),
+        controller_health(controller.configured, controller.error, controller.topology is not None),
+        *switch_health(controller.topology),
     ]
     common = {
         "name": status.name,
         "now_seconds": now_seconds,
-        "measured_within_seconds": told.window_seconds,
-        "version": status.in_force_version,
-        "in_force_since": status.in_force_since,
+        "measured_within_seconds": received.window_seconds,
+        "version": status.active_version,
+        "active_since": status.active_since,
         "pending_changes": status.pending_changes,
         "incident": status.incident,
         "trouble": status.trouble,
         "parts": tuple(parts),
     }
     if view is None:
-        said = alerts(
+        without_view = alerts(
             trouble=status.trouble,
             late=(),
             links=(),
             classes=(),
             parts=parts,
             deliveries=None,
-            unplanned=_unplanned(status, (), now_seconds),
+            pending=_pending_changes(status, (), now_seconds),
         )
-        return Overview(**common, alerts=said)  # type: ignore[arg-type]
-    off = _off(parts, told.reports)
-    measured = _measured(view, told, off)
-    deliveries = _deliveries(view, measured, told, off, now_seconds)
-    in_vain = offered_in_vain(deliveries.silent, measured)
-    classes = class_rows(view.prediction.classes, view.forecasts, measured, in_vain)
+        return Overview(**common, alerts=without_view)  # type: ignore[arg-type]
+    offline = _offline_clients(parts, received.reports)
+    measured = _measured(view, received, offline)
+    deliveries = _deliveries(view, measured, received, offline, now_seconds)
+    undelivered = undelivered_rates(deliveries.silent, measured)
+    classes = class_rows(view.prediction.classes, view.forecasts, measured, undelivered)
     links = link_rows(
-        told.network,
+        received.network,
         built,
         view.shares,
-        reduced_since=told.reduced_since,
-        topology=observed.topology,
-        statistics=observed.statistics,
+        reduced_since=received.reduced_since,
+        topology=controller.topology,
+        statistics=controller.statistics,
     )
     troubles = {
         (link.switch, link.towards): trouble
         for link in links
         if (trouble := link_trouble(link)) is not None
     }
-    gone = view.without_publisher(told.quiet, off)
-    silent = gone | {(one.subscriber, one.filter): one.part for one in deliveries.silent}
-    slowness = slowness_of_ports(troubles, view.ways, view.forecasts, measured)
-    late = with_reasons(view.late(measured, silent), view.ways, troubles, slowness)
+    unpublished = view.unpublished_shares(received.silent_topics, offline)
+    silent = unpublished | {(one.subscriber, one.filter): one.part for one in deliveries.silent}
+    slowness = lowest_percentiles(troubles, view.paths, view.forecasts, measured)
+    late = add_reasons(view.late_subscriptions(measured, silent), view.paths, troubles, slowness)
     return Overview(
         **common,  # type: ignore[arg-type]
         utility=view.utility(measured, silent),
         classes=classes,
-        late=tuple(late[:MOST_LATE]),
+        late=tuple(late[:MAX_LATE_SUBSCRIPTIONS]),
         late_in_all=len(late),
         deadlines=view.deadlines(measured, silent),
         predicted_late=view.prediction.deadlines_missed,
         links=links,
-        silent=_silent(deliveries.silent, gone),
+        silent=_silent(deliveries.silent, unpublished),
         alerts=alerts(
             trouble=status.trouble,
             late=late,
@@ -145,14 +147,16 @@ def overview(
             parts=parts,
             deliveries=deliveries,
             commanders=view.commanders,
-            unseen=told.unseen_links,
-            unplanned=_unplanned(status, _not_planned_for(status, view, told), now_seconds),
+            unseen=received.missing_links,
+            pending=_pending_changes(
+                status, _missing_subscribers(status, view, received), now_seconds
+            ),
         ),
     )
 
 
 def _silent(
-    found: Iterable[Silence], gone: Mapping[SubscriptionKey, float]
+    found: Iterable[SilentDelivery], unpublished: Mapping[SubscriptionKey, float]
 ) -> tuple[SilentSubscription, ...]:
     known = {
         (one.subscriber, one.filter): SilentSubscription(
@@ -160,29 +164,37 @@ def _silent(
         )
         for one in found
     }
-    for key, part in gone.items():
+    for key, part in unpublished.items():
         if part >= 1:
             known[key] = SilentSubscription(subscriber=key[0], filter=key[1])
     return tuple(known.values())
 
 
-def silent_offers(view: SiteView, told: Told, now_seconds: float) -> Mapping[int, float]:
-    """Events a second of each class that are offered to somebody, and of which nothing comes."""
-    clients = heartbeat_health(told.heartbeats, [s.id for s in view.scenario.subscribers])
-    off = _off(clients, told.reports)
-    measured = _measured(view, told, off)
-    return offered_in_vain(_silences(view, measured, told, off, now_seconds), measured)
+def silent_rates(
+    view: SiteView, received: ServiceReports, now_seconds: float
+) -> Mapping[int, float]:
+    """Return the offered rate of each class without any delivery."""
+    clients = heartbeat_health(received.heartbeats, [s.id for s in view.scenario.subscribers])
+    offline = _offline_clients(clients, received.reports)
+    measured = _measured(view, received, offline)
+    return undelivered_rates(
+        _silent_deliveries(view, measured, received, offline, now_seconds), measured
+    )
 
 
-def _not_planned_for(status: ServiceStatus, view: SiteView, told: Told) -> Sequence[str]:
-    if status.in_force_version != view.configuration.version:
-        return ()  # a new plan has come meanwhile
-    return view.not_planned_for(told.registered)
+def _missing_subscribers(
+    status: ServiceStatus, view: SiteView, received: ServiceReports
+) -> Sequence[str]:
+    if status.active_version != view.configuration.version:
+        return ()  # the view belongs to an older configuration
+    return view.missing_subscribers(received.registered)
 
 
-def _unplanned(status: ServiceStatus, subscribers: Sequence[str], now_seconds: float) -> Unplanned:
+def _pending_changes(
+    status: ServiceStatus, subscribers: Sequence[str], now_seconds: float
+) -> PendingChanges:
     since = status.pending_since
-    return Unplanned(
+    return PendingChanges(
         changes=status.pending_changes,
         since=since,
         waiting_seconds=now_seconds - since.timestamp() if since else 0.0,
@@ -190,8 +202,8 @@ def _unplanned(status: ServiceStatus, subscribers: Sequence[str], now_seconds: f
     )
 
 
-def _off(parts: Iterable[PartHealth], reports: Iterable[Statistics]) -> Set[str]:
-    """Clients that were not heard lately: what reaches them is not known."""
+def _offline_clients(parts: Iterable[PartHealth], reports: Iterable[Statistics]) -> Set[str]:
+    """Return clients without a recent heartbeat or report; their deliveries are unknown."""
     reporters = {report.reporter for report in reports}
     return {
         part.part
@@ -201,48 +213,50 @@ def _off(parts: Iterable[PartHealth], reports: Iterable[Statistics]) -> Set[str]
     }
 
 
-def _measured(view: SiteView, told: Told, off: Set[str]) -> Mapping[FlowKey, FlowMeasurement]:
-    found = flow_measurements(told.reports, view.configuration.version)
-    return {key: flow for key, flow in found.items() if key[0] not in off}
+def _measured(
+    view: SiteView, received: ServiceReports, offline: Set[str]
+) -> Mapping[FlowKey, FlowMeasurement]:
+    found = flow_measurements(received.reports, view.configuration.version)
+    return {key: flow for key, flow in found.items() if key[0] not in offline}
 
 
-def _silences(
+def _silent_deliveries(
     view: SiteView,
     measured: Mapping[FlowKey, FlowMeasurement],
-    told: Told,
-    off: Set[str],
+    received: ServiceReports,
+    offline: Set[str],
     now_seconds: float,
-) -> Sequence[Silence]:
+) -> Sequence[SilentDelivery]:
     def silent_seconds(subscriber: str, name: str, topic: str) -> float:
-        return told.last_heard.silent_seconds(subscriber, name, topic, now_seconds)
+        return received.last_deliveries.silent_seconds(subscriber, name, topic, now_seconds)
 
-    return silences(
+    return silent_deliveries(
         view.prediction.subscriptions,
         measured,
         view.topics_of,
         silent_seconds,
-        least_seconds=told.window_seconds,
-        off=off,
+        least_seconds=received.window_seconds,
+        offline=offline,
     )
 
 
 def _deliveries(
     view: SiteView,
     measured: Mapping[FlowKey, FlowMeasurement],
-    told: Told,
-    off: Set[str],
+    received: ServiceReports,
+    offline: Set[str],
     now_seconds: float,
 ) -> Deliveries:
     predicted = view.forecasts
-    silent = _silences(view, measured, told, off, now_seconds)
+    silent = _silent_deliveries(view, measured, received, offline, now_seconds)
     return Deliveries(
         measured=bool(measured),
         predicted_per_second=sum(each.delivered_per_second for each in predicted.values()),
-        window_seconds=told.window_seconds,
+        window_seconds=received.window_seconds,
         silent=silent,
-        short=short_flows(predicted, measured),
-        unpublished=view.unpublished(told.quiet),
+        lossy_flows=lossy_flows(predicted, measured),
+        unpublished=view.unpublished_topics(received.silent_topics),
         all_silent=bool(silent)
-        and not off
+        and not offline
         and not any(flow.delivered for flow in measured.values()),
     )

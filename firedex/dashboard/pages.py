@@ -22,7 +22,7 @@ UTILITIES = ["log", "linear", "capped", "power", "piecewise-linear"]
 
 
 def aria(**attributes: str) -> Any:
-    """Attributes for those who do not see the page; the components' types do not know them."""
+    """Return ARIA attributes, which the types of the components do not include."""
     return {f"aria-{name}": value for name, value in attributes.items()}
 
 
@@ -39,15 +39,15 @@ def _note(name: str) -> html.P:
 
 
 def now() -> list[Component]:
-    """What is getting through, and what is not."""
+    """Return the page Now: alerts, figures, classes, links and health."""
     return [
-        html.P("Not known yet", id="verdict", className="verdict unknown", role="status"),
+        html.P("Loading", id="verdict", className="verdict unknown", role="status"),
         _card("Alerts", "alerts", html.P(id="alerts-said", className="legend", role="status")),
         html.Div(id="figures", className="figures"),
         html.P(id="plan", className="legend"),
         html.Div(
             [
-                _card("Miss their deadline", "late", wide=True),
+                _card("Missed deadlines", "late", wide=True),
                 _card("Classes", "classes", _note("classes-note"), wide=True),
                 _card("Links", "links"),
                 _card("Health", "parts"),
@@ -92,12 +92,12 @@ def _column(field: str, title: str, **more: Any) -> dict[str, Any]:
 
 
 def _number(field: str, title: str, formatter: Any = None, **more: Any) -> dict[str, Any]:
-    made = _column(field, title, type="numericColumn", **more)
-    return {**made, "valueFormatter": formatter} if formatter else made
+    column = _column(field, title, type="numericColumn", **more)
+    return {**column, "valueFormatter": formatter} if formatter else column
 
 
 def topology() -> list[Component]:
-    """Switches, links and hosts, coloured by load."""
+    """Return the page Topology: switches, links and hosts with their load."""
     return [
         html.Div(
             [
@@ -128,7 +128,7 @@ def topology() -> list[Component]:
                                 _column("id", "Switch"),
                                 _column("state", "State"),
                                 _number("load", "Load", SHARE),
-                                _column("load_is", "Load is"),
+                                _column("load_is", "Source of load"),
                                 _column("bandwidth", "Bandwidth"),
                                 _number("hosts", "Hosts"),
                             ],
@@ -139,7 +139,7 @@ def topology() -> list[Component]:
                     ],
                     className="card wide",
                 ),
-                _card("Choose a switch", "switch", wide=True),
+                _card("Select a switch", "switch", wide=True),
             ],
             className="cards",
         )
@@ -147,7 +147,7 @@ def topology() -> list[Component]:
 
 
 def subscriptions() -> list[Component]:
-    """Who wants what; what a change would do, before it is made."""
+    """Return the page Subscriptions, with forms to preview and apply a change."""
     columns = [
         _number(
             "late_rank",
@@ -176,7 +176,7 @@ def subscriptions() -> list[Component]:
                     [
                         html.H2("Subscriptions"),
                         html.Label(
-                            "Find (any words; sort by a click on a heading)", htmlFor="find"
+                            "Search (any words; click a column heading to sort)", htmlFor="find"
                         ),
                         dcc.Input(id="find", type="text", placeholder="floor/7 crew"),
                         _note("subscriptions-note"),
@@ -200,15 +200,16 @@ def subscriptions() -> list[Component]:
 
 
 def _choice(title: str, choice: dcc.RadioItems) -> html.Div:
-    """Named as a group: there is no one field that a label could point to."""
+    """Return a labelled group, because there is no single field for a label."""
     name = f"{choice.id}-label"  # type: ignore[attr-defined]  # set by its arguments
     label = html.Span(title, id=name, className="soft")
     return html.Div([label, choice], role="group", **aria(labelledby=name))
 
 
 def _decimal(name: str) -> dcc.Input:
-    """A number as text, which our scripts read: a browser's own field is empty for "abc"."""
-    more: Any = {"inputMode": "decimal"}  # a tablet's keys for it; Dash's types do not know it
+    """Return a text field for a number; a number field would hide invalid input like "abc"."""
+    # A numeric keyboard on tablets; the types of Dash do not include this property.
+    more: Any = {"inputMode": "decimal"}
     return dcc.Input(id=name, type="text", autoComplete="off", **more)
 
 
@@ -216,9 +217,9 @@ def _change_form() -> html.Section:
     return html.Section(
         [
             html.H2("Change a subscription"),
-            html.P("Choose one in the table.", id="chosen"),
+            html.P("Select one in the table.", id="chosen"),
             _choice(
-                "Its utility: how worth grows with success",
+                "Utility function (how the utility grows with the success rate)",
                 dcc.RadioItems(id="kind", options=UTILITIES, inline=True),
             ),
             html.Div(
@@ -229,14 +230,14 @@ def _change_form() -> html.Section:
                 id="shape-field",
                 hidden=True,
             ),
-            html.Label("Weight of its utility", htmlFor="weight"),
+            html.Label("Weight of the utility", htmlFor="weight"),
             _decimal("weight"),
-            html.Label("Deadline in seconds (empty: none)", htmlFor="deadline"),
+            html.Label("Deadline in seconds (leave empty for no deadline)", htmlFor="deadline"),
             _decimal("deadline"),
             html.Div(
                 [
-                    html.Button("What would it do?", id="preview-change", className="main"),
-                    html.Button("What would its removal do?", id="preview-removal"),
+                    html.Button("Preview the effect", id="preview-change", className="main"),
+                    html.Button("Preview the removal", id="preview-removal"),
                 ],
                 className="buttons",
             ),
@@ -263,7 +264,7 @@ def _phase_form() -> html.Section:
                 hidden=True,
             ),
             html.Div(
-                html.Button("What would it do?", id="preview-phase", className="main"),
+                html.Button("Preview the effect", id="preview-phase", className="main"),
                 className="buttons",
             ),
         ],
@@ -276,7 +277,7 @@ def _phase_form() -> html.Section:
 def _preview() -> html.Section:
     return html.Section(
         [
-            html.H2("What it would do"),
+            html.H2("Predicted effect"),
             html.Div(id="preview", **aria(live="polite")),
             html.Div(
                 [
@@ -305,7 +306,7 @@ def _period() -> html.Div:
 
 
 def history() -> list[Component]:
-    """How it came to be so."""
+    """Return the page History: charts, configurations and their differences."""
     return [
         html.Div(
             [
@@ -313,7 +314,10 @@ def history() -> list[Component]:
                     [
                         html.H2("Delay and success"),
                         _period(),
-                        html.Label("until (hours:minutes; empty: now)", htmlFor="until"),
+                        html.Label(
+                            "Show data until (hours:minutes; leave empty for the current time)",
+                            htmlFor="until",
+                        ),
                         dcc.Input(id="until", type="text", debounce=True, placeholder="14:02"),
                         _note("until-note"),
                         dcc.Graph(
@@ -322,7 +326,7 @@ def history() -> list[Component]:
                             config={"displayModeBar": False, "responsive": True},
                             style={"height": "420px"},
                         ),
-                        html.P("Moment", id="moment-label", className="soft"),
+                        html.P("Time", id="moment-label", className="soft"),
                         dcc.Slider(
                             id="moment",
                             min=0,
@@ -350,7 +354,7 @@ def history() -> list[Component]:
                         _grid(
                             "configurations",
                             [
-                                _number("version", "Plan", maxWidth=90),
+                                _number("version", "Version", maxWidth=90),
                                 _column(
                                     "created_at",
                                     "When",
@@ -360,8 +364,8 @@ def history() -> list[Component]:
                                 ),
                                 _column("reason", "Why", minWidth=260, tooltipField="reason"),
                                 _column("state", "State", minWidth=100, maxWidth=110),
-                                _number("planned_seconds", "Planned in", SECONDS, maxWidth=120),
-                                _number("pushed_seconds", "Pushed in", SECONDS, maxWidth=120),
+                                _number("planned_seconds", "Planning time", SECONDS, maxWidth=120),
+                                _number("pushed_seconds", "Push time", SECONDS, maxWidth=120),
                             ],
                             "String(params.data.version)",
                             "Configurations",
@@ -370,7 +374,7 @@ def history() -> list[Component]:
                     ],
                     className="card wide",
                 ),
-                _card("What changed (choose a configuration)", "difference", wide=True),
+                _card("What changed (select a configuration)", "difference", wide=True),
             ],
             className="cards",
         )

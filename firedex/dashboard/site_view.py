@@ -1,6 +1,6 @@
-"""A configuration in force, made ready to be looked at again and again. Pure.
+"""Derived data of an active configuration for the dashboard. Pure.
 
-Made once for each configuration; what clients and switches say is laid over it every second.
+It is computed once per configuration; measurements are combined with it every second.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -9,39 +9,33 @@ from functools import cached_property
 
 import numpy as np
 
-from firedex.dashboard.deadline_verdict import REPORTED_PERCENTILE, meets_deadline
-from firedex.dashboard.delivery_alerts import Unpublished
+from firedex.dashboard.alerts import UnpublishedTopic
 from firedex.dashboard.delivery_gaps import (
+    SILENT_SHARE,
+    SilentTopic,
     SubscriptionKey,
     TopicShare,
     forecasts,
 )
 from firedex.dashboard.flow_measurements import FlowForecast, FlowKey, FlowMeasurement
-from firedex.dashboard.link_shares import (
-    Port,
-    Shares,
-    planned_shares,
-    ports_on_way,
-    published_rates,
-)
-from firedex.dashboard.quiet_topics import NEAR_NOTHING, QuietTopic
+from firedex.dashboard.links import Port, Shares, planned_shares, ports_on_paths, published_rates
 from firedex.wire import Configuration, LinearUtility, Prediction, Scenario, SubscriptionPrediction
-from firedex.wire.overview import DeadlinesNow, LateSubscription, UtilityNow
+from firedex.wire.overview import DeadlineStatus, LateSubscription, UtilityStatus
 from firedex_models.topic_index import TopicIndex
 from firedex_models.utility import UtilityColumns
 
-__all__ = ["SiteView"]
+__all__ = ["REPORTED_PERCENTILE", "SiteView", "meets_deadline"]
 
-WORTHLESS = LinearUtility(weight=0.0)
-"""Of what has been removed since it was planned for."""
+NO_UTILITY = LinearUtility(weight=0.0)
+"""Utility of a subscription that was removed after planning."""
 COMMAND = "command"
-UNTOLD = "what is measured cannot be told from the 95th percentile"
-NOBODY: Mapping[SubscriptionKey, float] = {}
+OTHER_PERCENTILE = "the deadline applies to another percentile than the measured 95th"
+NO_SILENCE: Mapping[SubscriptionKey, float] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteView:
-    """``scenario``: what was planned for, utilities as the phase and budgets make them."""
+    """An active configuration with its prediction and the scenario that was planned."""
 
     configuration: Configuration
     prediction: Prediction
@@ -49,85 +43,88 @@ class SiteView:
 
     @cached_property
     def forecasts(self) -> Mapping[FlowKey, FlowForecast]:
-        """What each flow is predicted to bring."""
+        """Forecast of each flow."""
         return forecasts(self.prediction.subscriptions)
 
     @cached_property
     def shares(self) -> Shares:
-        """What classes take of each port, as planned."""
+        """Planned bits per second of each class on each port."""
         return planned_shares(self.scenario, self.prediction.subscriptions)
 
     @cached_property
-    def ways(self) -> Mapping[str, tuple[Port, ...]]:
-        """The ports to each subscriber."""
-        return ports_on_way(self.scenario)
+    def paths(self) -> Mapping[str, tuple[Port, ...]]:
+        """Ports on the path to each subscriber."""
+        return ports_on_paths(self.scenario)
 
     @cached_property
     def commanders(self) -> Set[str]:
-        """The subscribers of command."""
+        """Subscribers with the role command."""
         return {each.id for each in self.scenario.subscribers if each.role == COMMAND}
 
-    def not_planned_for(self, registered: Iterable[str]) -> list[str]:
-        """Those that have no place in it."""
-        return [name for name in registered if name not in self._planned_for]
+    def missing_subscribers(self, registered: Iterable[str]) -> list[str]:
+        """Return the subscribers that the configuration does not include."""
+        return [name for name in registered if name not in self._planned_subscribers]
 
     @cached_property
-    def _planned_for(self) -> Set[str]:
+    def _planned_subscribers(self) -> Set[str]:
         return {row.subscriber for row in self.prediction.subscriptions}
 
     @cached_property
-    def published(self) -> Mapping[str, float]:
-        """Events a second of each topic, as planned with."""
+    def topic_rates(self) -> Mapping[str, float]:
+        """Planned rate of each topic."""
         return published_rates(self.scenario)
 
     def topics_of(self, name: str) -> Sequence[TopicShare]:
-        """The published topics that a filter matches."""
+        """Return the published topics that a filter matches, with their shares."""
         known = self._shares_of_filter.get(name)
         if known is None:
             names = (self.scenario.topics[n].name for n in self._topic_index.matching(name))
-            rates = {topic: rate for topic in names if (rate := self.published.get(topic, 0.0)) > 0}
+            rates = {
+                topic: rate for topic in names if (rate := self.topic_rates.get(topic, 0.0)) > 0
+            }
             whole = sum(rates.values())
             known = [(topic, rate / whole) for topic, rate in rates.items()]
             self._shares_of_filter[name] = known
         return known
 
-    def unpublished(self, quiet: Sequence[QuietTopic]) -> list[Unpublished]:
-        """Those that somebody wants: urgent with a deadline, or if worth what is usual or more."""
-        if not quiet:
+    def unpublished_topics(self, silent_topics: Sequence[SilentTopic]) -> list[UnpublishedTopic]:
+        """Return silent topics with subscribers; a deadline or high utility makes them urgent."""
+        if not silent_topics:
             return []
-        rows, index = self.prediction.subscriptions, TopicIndex([each.topic for each in quiet])
-        usual = sum(row.maximum_utility for row in rows) / max(len(rows), 1)
-        matters: dict[str, bool] = {}
+        rows = self.prediction.subscriptions
+        index = TopicIndex([each.topic for each in silent_topics])
+        average = sum(row.maximum_utility for row in rows) / max(len(rows), 1)
+        important: dict[str, bool] = {}
         for row in rows:
-            matters[row.filter] = (
-                matters.get(row.filter, False)
+            important[row.filter] = (
+                important.get(row.filter, False)
                 or row.deadline_seconds is not None
-                or row.maximum_utility >= usual
+                or row.maximum_utility >= average
             )
         urgent: dict[int, bool] = {}
-        for name, matter in matters.items():
+        for name, is_important in important.items():
             for number in index.matching(name).tolist():
-                urgent[number] = urgent.get(number, False) or matter
-        return [Unpublished(topic=quiet[n], urgent=urgent[n]) for n in sorted(urgent)]
+                urgent[number] = urgent.get(number, False) or is_important
+        return [UnpublishedTopic(topic=silent_topics[n], urgent=urgent[n]) for n in sorted(urgent)]
 
-    def without_publisher(
-        self, quiet: Sequence[QuietTopic], off: Set[str] = frozenset()
+    def unpublished_shares(
+        self, silent_topics: Sequence[SilentTopic], offline: Set[str] = frozenset()
     ) -> dict[SubscriptionKey, float]:
-        """Which part of a subscription is declared and not published any more.
+        """Return the share of each subscription that is declared but no longer published.
 
-        Plans no longer expect it, and so nobody misses it; it is worth nothing all the same.
+        Plans do not expect these events any longer, but their utility is lost all the same.
         """
-        index = TopicIndex([each.topic for each in quiet])
+        index = TopicIndex([each.topic for each in silent_topics])
         declared: dict[str, float] = {}
         found = {}
-        for row in self.prediction.subscriptions if quiet else ():
+        for row in self.prediction.subscriptions if silent_topics else ():
             if row.filter not in declared:
                 matched = index.matching(row.filter).tolist()
-                declared[row.filter] = sum(quiet[n].declared_per_second for n in matched)
+                declared[row.filter] = sum(silent_topics[n].declared_per_second for n in matched)
             gone = declared[row.filter]
-            if gone > 0 and row.subscriber not in off:
+            if gone > 0 and row.subscriber not in offline:
                 part = gone / (gone + row.offered_events_per_second)
-                whole = part >= 1 - NEAR_NOTHING
+                whole = part >= 1 - SILENT_SHARE
                 found[row.subscriber, row.filter] = 1.0 if whole else part
         return found
 
@@ -140,7 +137,7 @@ class SiteView:
         return TopicIndex([topic.name for topic in self.scenario.topics])
 
     @cached_property
-    def _worth(self) -> UtilityColumns:
+    def _utilities(self) -> UtilityColumns:
         known = {
             (subscriber.id, subscription.filter): subscription.utility
             for subscriber in self.scenario.subscribers
@@ -148,7 +145,7 @@ class SiteView:
         }
         return UtilityColumns(
             [
-                known.get((row.subscriber, row.filter), WORTHLESS)
+                known.get((row.subscriber, row.filter), NO_UTILITY)
                 for row in self.prediction.subscriptions
             ]
         )
@@ -156,12 +153,12 @@ class SiteView:
     def utility(
         self,
         measured: Mapping[FlowKey, FlowMeasurement],
-        silent: Mapping[SubscriptionKey, float] = NOBODY,
-    ) -> UtilityNow:
-        """Shares of all utility: predicted, and of those that were measured, measured.
+        silent: Mapping[SubscriptionKey, float] = NO_SILENCE,
+    ) -> UtilityStatus:
+        """Return the achieved share of the utility, predicted and measured.
 
-        ``silent``: which part of a subscription does not come though it should; what is wholly
-        silent is measured, and worth nothing.
+        ``silent``: missing share of each subscription. A completely silent subscription counts as
+        measured, with utility zero.
         """
         prediction, rows = self.prediction, self.prediction.subscriptions
         most = prediction.maximum_utility
@@ -177,60 +174,60 @@ class SiteView:
             elif flow is not None and rate is not None:
                 known.append(number)
                 success[number] = rate * (1 - gone)
-                timely[number] = self._in_time(row, flow)
-        asked = sum(rows[number].maximum_utility for number in known)
-        worth = self._worth.of(success) if asked > 0 else success
-        return UtilityNow(
+                timely[number] = self._is_timely(row, flow)
+        total = sum(rows[number].maximum_utility for number in known)
+        utilities = self._utilities.evaluate(success) if total > 0 else success
+        return UtilityStatus(
             predicted=prediction.achieved_utility_rate,
             predicted_timely=_share(
                 sum(row.utility for row in rows if row.deadline_met is not False), most
             ),
-            measured=_share(float(worth[known].sum()), asked) if asked > 0 else None,
+            measured=_share(float(utilities[known].sum()), total) if total > 0 else None,
             measured_timely=(
-                _share(float((worth * timely)[known].sum()), asked) if asked > 0 else None
+                _share(float((utilities * timely)[known].sum()), total) if total > 0 else None
             ),
-            measured_subscriptions=len(known) if asked > 0 else 0,
+            measured_subscriptions=len(known) if total > 0 else 0,
             subscriptions=len(rows),
         )
 
     def deadlines(
         self,
         measured: Mapping[FlowKey, FlowMeasurement],
-        silent: Mapping[SubscriptionKey, float] = NOBODY,
-    ) -> DeadlinesNow:
-        """How many there are, and of how many it was measured whether they are met."""
+        silent: Mapping[SubscriptionKey, float] = NO_SILENCE,
+    ) -> DeadlineStatus:
+        """Count subscriptions with a deadline, and those with a measured result."""
         due = [row for row in self.prediction.subscriptions if row.deadline_seconds is not None]
         known = sum(
             silent.get((row.subscriber, row.filter), 0.0) >= 1
-            or self._verdict(row, measured.get((row.subscriber, row.flow))) is not None
+            or self._deadline_met(row, measured.get((row.subscriber, row.flow))) is not None
             for row in due
         )
-        return DeadlinesNow(subscriptions=len(due), measured_subscriptions=known)
+        return DeadlineStatus(subscriptions=len(due), measured_subscriptions=known)
 
-    def late(
+    def late_subscriptions(
         self,
         measured: Mapping[FlowKey, FlowMeasurement],
-        silent: Mapping[SubscriptionKey, float] = NOBODY,
+        silent: Mapping[SubscriptionKey, float] = NO_SILENCE,
     ) -> list[LateSubscription]:
-        """Those that miss their deadline, by the utility that they were granted, then the latest.
+        """Return subscriptions that miss their deadline, by granted utility, then by lateness.
 
-        What a client reports is its own affair: it must not come before what others are worth.
+        Lateness comes from reports of clients, so it must not outrank the utility.
         """
         found = []
         for row in self.prediction.subscriptions:
             gone = silent.get((row.subscriber, row.filter), 0.0) >= 1
             flow = None if gone else measured.get((row.subscriber, row.flow))
-            one = self._late_one(row, flow, gone=gone)
+            one = self._late_subscription(row, flow, gone=gone)
             if one is not None:
                 by = one.late_by_seconds
                 found.append(((-row.maximum_utility, by is not None, -(by or 0.0)), one))
         return [one for _, one in sorted(found, key=lambda each: each[0])]
 
-    def _late_one(
+    def _late_subscription(
         self, row: SubscriptionPrediction, flow: FlowMeasurement | None, *, gone: bool
     ) -> LateSubscription | None:
-        """By what is measured; where that cannot tell, by what is predicted."""
-        deadline, verdict = row.deadline_seconds, self._verdict(row, flow)
+        """Decide by the measurement; if it is inconclusive, by the prediction."""
+        deadline, verdict = row.deadline_seconds, self._deadline_met(row, flow)
         predicted = verdict is None and not gone
         if deadline is None or verdict or (predicted and row.deadline_met is not False):
             return None
@@ -239,7 +236,7 @@ class SiteView:
         reason = None
         if predicted:
             delay = _predicted_delay(row, self._percentile(row))
-            reason = row.reason if p95 is None else UNTOLD
+            reason = row.reason if p95 is None else OTHER_PERCENTILE
         return LateSubscription(
             subscriber=row.subscriber,
             filter=row.filter,
@@ -252,11 +249,13 @@ class SiteView:
             reason=reason,
         )
 
-    def _in_time(self, row: SubscriptionPrediction, flow: FlowMeasurement) -> bool:
-        verdict = self._verdict(row, flow)
+    def _is_timely(self, row: SubscriptionPrediction, flow: FlowMeasurement) -> bool:
+        verdict = self._deadline_met(row, flow)
         return row.deadline_met is not False if verdict is None else verdict
 
-    def _verdict(self, row: SubscriptionPrediction, flow: FlowMeasurement | None) -> bool | None:
+    def _deadline_met(
+        self, row: SubscriptionPrediction, flow: FlowMeasurement | None
+    ) -> bool | None:
         if row.deadline_seconds is None:
             return True
         p95 = flow.delay_p95_seconds if flow else None
@@ -279,7 +278,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _predicted_delay(row: SubscriptionPrediction, percentile: float) -> float | None:
-    """At the deadline's percentile, if that is one of those that are predicted; else just late."""
+    """Return the predicted delay at the deadline's percentile; the deadline if not predicted."""
     if row.delay_p95_seconds is None:
         return None
     predicted = {0.5: row.delay_p50_seconds, 0.95: row.delay_p95_seconds}
@@ -288,3 +287,20 @@ def _predicted_delay(row: SubscriptionPrediction, percentile: float) -> float | 
 
 def _late_by(deadline: float, delay: float | None) -> float | None:
     return None if delay is None else max(delay - deadline, 0.0)
+
+
+REPORTED_PERCENTILE = 0.95
+
+
+def meets_deadline(
+    delay_p95_seconds: float | None, deadline_seconds: float, percentile: float
+) -> bool | None:
+    """Compare the measured 95th percentile with a deadline; None if it is inconclusive.
+
+    A higher percentile is at least as late, a lower one at most as late.
+    """
+    if delay_p95_seconds is None:
+        return None
+    if delay_p95_seconds > deadline_seconds:
+        return False if percentile >= REPORTED_PERCENTILE else None
+    return True if percentile <= REPORTED_PERCENTILE else None

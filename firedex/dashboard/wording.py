@@ -1,4 +1,4 @@
-"""Figures as people say them. Pure."""
+"""Figures and names as readable text. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ __all__ = [
     "rate_text",
     "seconds_text",
     "share_text",
-    "short",
+    "shorten",
 ]
 
 NAMED_LOSSES = (
@@ -23,7 +23,7 @@ LONGEST_NAME = 60
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration, in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
@@ -36,12 +36,12 @@ def seconds_text(seconds: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share in per cent."""
+    """Return a share in per cent."""
     return f"{share * 100:.0f} %"
 
 
 def loss_text(lost: float) -> str:
-    """How much of something is gone, to stand before 'its'."""
+    """Return a lost share as text that fits before "its"."""
     if lost >= 0.995:
         return "all"
     for share, name in NAMED_LOSSES:
@@ -51,29 +51,29 @@ def loss_text(lost: float) -> str:
 
 
 def rate_text(per_second: float) -> str:
-    """Events a second."""
+    """Return a rate in events per second."""
     number = f"{per_second:.0f}" if per_second >= 9.95 else f"{per_second:.2g}"
-    return f"{number} {'event' if number == '1' else 'events'} a second"
+    return f"{number} {'event' if number == '1' else 'events'} per second"
 
 
 def filter_words(name: str) -> str:
-    """A topic filter as words: ``floor/7/smoke`` is floor 7 smoke.
+    """Return a topic filter as words: ``floor/7/smoke`` becomes floor 7 smoke.
 
-    One that has words in it already is quoted, lest it speaks for us.
+    A filter with spaces is quoted, so that it cannot be mistaken for text of an alert.
     """
     if any(character.isspace() for character in name):
-        return f'"{short(name)}"'
-    spoken = {"+": "any", "#": "all"}
-    return short(" ".join(spoken.get(level, level) for level in name.split("/") if level) or name)
+        return f'"{shorten(name)}"'
+    words = {"+": "any", "#": "all"}
+    return shorten(" ".join(words.get(level, level) for level in name.split("/") if level) or name)
 
 
-def short(name: str) -> str:
-    """A name as far as it is readable: whoever chose it does not fill the page with it."""
+def shorten(name: str) -> str:
+    """Return a name shortened to a readable length, without control characters."""
     shown = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
 
 
 def names_text(names: Sequence[str]) -> str:
-    """The first of them, and how many others there are."""
+    """Return the first name and the number of others."""
     first, *others = dict.fromkeys(names)
-    return f"{short(first)} and {len(others)} more" if others else short(first)
+    return f"{shorten(first)} and {len(others)} more" if others else shorten(first)

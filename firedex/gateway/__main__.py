@@ -1,4 +1,4 @@
-"""``python -m firedex.gateway``: the gateway without the rest of the command line."""
+"""``python -m firedex.gateway``: run the gateway without the other commands."""
 
 from firedex.gateway.command import gateway
 

@@ -1,58 +1,64 @@
-"""From the broker to one MQTT-SN client: drop rate, topic ids, repeats, sleep. No sockets.
+"""Delivery of events from the broker to one MQTT-SN client: drop rate, topic ids, retries, sleep.
 
-One event is one datagram. What does not fit is refused and, at QoS 1 and 2, acknowledged to the
-broker in the client's name, since it would come for ever otherwise.
+One event is one datagram. An event that is too large is refused; at QoS 1 and 2 the gateway
+acknowledges it to the broker, because the broker would send it again and again otherwise.
 
-Whatever waits is bounded: for the socket, for a client that sleeps, for a topic that the client has
-yet to be told. Of events at QoS 0 the oldest give way; if what may not be shed fills a buffer, the
-broker is held back.
+All buffers are bounded: for a congested socket, for a sleeping client, and for topics that the
+client does not know yet. The oldest QoS 0 events are shed first; if events that cannot be shed fill
+a buffer, reading from the broker is paused. No sockets.
 """
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from firedex.event_stamp import PROPERTY, EventStamp
-from firedex.gateway.broker_packets import BrokerEvent, acknowledge
-from firedex.gateway.event_counts import FlowCounts, TopicTally, Totals
 from firedex.gateway.flow_buffer import BufferLimits, FlowBuffer
-from firedex.gateway.flow_table import ManagedFlow
-from firedex.gateway.mqtt_packets import PacketKind
-from firedex.gateway.sn_topics import SnTopics, TopicsExhausted
-from firedex.mqtt_sn import Pubrel, Register, ReturnCode, TopicKind, encode, encode_publish
-from firedex.mqtt_sn.codec import DUP, QOS_BITS, RETAIN
-from firedex.wire.packet_sizes import LARGEST_UDP_PAYLOAD_BYTES
+from firedex.gateway.flow_table import EventTotals, FlowCounts, ManagedFlow, TopicCounts
+from firedex.gateway.sn_topics import TooManyTopics, TopicIds
+from firedex.transport.event_stamp import PROPERTY, EventStamp
+from firedex.transport.mqtt.encoding import PacketType
+from firedex.transport.mqtt.packets import PublishPacket, encode_acknowledgement
+from firedex.transport.mqtt_sn import (
+    Pubrel,
+    Register,
+    ReturnCode,
+    TopicKind,
+    encode,
+    encode_publish,
+)
+from firedex.transport.mqtt_sn.codec import DUP, QOS_BITS, RETAIN
+from firedex.wire.packet_sizes import MAX_UDP_PAYLOAD_BYTES
 
-__all__ = ["Outlet", "SnDelivery"]
+__all__ = ["Outlets", "SnDelivery"]
 
-ASLEEP = BufferLimits(bytes=65_536, seconds=86_400.0)
+SLEEP_BUFFER_LIMITS = BufferLimits(bytes=65_536, seconds=86_400.0)
 OVERHEAD_BYTES = 64
-"""What an event that waits takes besides topic and payload: empty ones are not free."""
-MOST_REGISTERING = 256
-"""Topics that a client is being told at once, before the broker is held back."""
-MOST_REFUSALS = 3
-"""How often a client may not know the topic of one event."""
-EXACTLY_ONCE = 2
+"""Memory of a waiting event in addition to its topic and payload."""
+MAX_PENDING_REGISTERS = 256
+"""With more unacknowledged REGISTER messages, reading from the broker is paused."""
+MAX_REJECTIONS = 3
+"""How often a client may reject the topic id of one event."""
+QOS_2 = 2
 _PROPERTY = PROPERTY.encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
-    """Where things go: datagrams to the client, packets to the broker."""
+class Outlets:
+    """The functions with which a session sends to its client and to the broker."""
 
     to_client: Callable[[bytes], None]
     to_broker: Callable[[bytes], None]
     congested: Callable[[], bool]
-    hold_back: Callable[[bool], None]
+    pause_reading: Callable[[bool], None]
 
 
 @dataclass(slots=True)
-class _Ready:
-    """An event on its way; ``counts`` is where it is counted, when it is sent."""
+class _OutgoingEvent:
+    """An event to send; its delivery is counted in ``counts``."""
 
-    event: BrokerEvent
+    event: PublishPacket
     counts: FlowCounts | None
-    refusals: int = 0
+    rejections: int = 0
     topic_id: int = 0
 
     @property
@@ -63,280 +69,292 @@ class _Ready:
     def size(self) -> int:
         return len(self.event.payload) + len(self.event.topic) + OVERHEAD_BYTES
 
-    def tally(self) -> TopicTally | None:
-        """That of the present window, whenever the event came."""
+    def topic_counts(self) -> TopicCounts | None:
+        """Return the counts of the current window, in which the event is sent."""
         return None if self.counts is None else self.counts.topic(self.event.topic)
 
 
 @dataclass(slots=True)
-class _UnderWay:
-    """What must be repeated until it is acknowledged."""
+class _InFlightDatagram:
+    """A datagram that is repeated until it is acknowledged."""
 
     datagram: bytes
-    again_at: float
-    tries: int = 1
+    repeat_at: float
+    attempts: int = 1
 
 
 @dataclass(slots=True)
-class _Published(_UnderWay):
-    ready: _Ready | None = None
+class _InFlightPublish(_InFlightDatagram):
+    outgoing: _OutgoingEvent | None = None
 
 
 class SnDelivery:
-    """One client's way from the broker."""
+    """The path of events from the broker to one client."""
 
     def __init__(
         self,
-        outlet: Outlet,
-        topics: SnTopics,
+        outlets: Outlets,
+        topics: TopicIds,
         find_flow: Callable[[], ManagedFlow | None],
         *,
-        coins: random.Random,
-        unmanaged: Totals,
+        generator: random.Random,
+        unmanaged: EventTotals,
         retry_seconds: float,
         limits: BufferLimits,
     ) -> None:
-        self._out, self.topics, self._find_flow = outlet, topics, find_flow
-        self._coins, self._unmanaged, self._retry_seconds = coins, unmanaged, retry_seconds
+        self._outlets, self.topics, self._find_flow = outlets, topics, find_flow
+        self._generator, self._unmanaged, self._retry_seconds = generator, unmanaged, retry_seconds
         self.asleep = False
         self.stamped = False
-        """Whether the client wants stamps before payloads."""
-        self._sleeping: FlowBuffer[_Ready] = FlowBuffer(ASLEEP)
-        self._waiting: FlowBuffer[_Ready] = FlowBuffer(limits)
-        self._unregistered: FlowBuffer[_Ready] = FlowBuffer(limits)
-        self._registering: dict[int, tuple[int, _UnderWay]] = {}
-        self._untold: set[int] = set()
-        self._published: dict[int, _Published] = {}
-        self._released: dict[int, _UnderWay] = {}
+        """Whether the client expects event stamps before payloads."""
+        self._sleeping: FlowBuffer[_OutgoingEvent] = FlowBuffer(SLEEP_BUFFER_LIMITS)
+        self._waiting: FlowBuffer[_OutgoingEvent] = FlowBuffer(limits)
+        self._unregistered: FlowBuffer[_OutgoingEvent] = FlowBuffer(limits)
+        self._pending_registers: dict[int, tuple[int, _InFlightDatagram]] = {}
+        self._unregistered_ids: set[int] = set()
+        self._unacknowledged_events: dict[int, _InFlightPublish] = {}
+        self._unacknowledged_pubrels: dict[int, _InFlightDatagram] = {}
         self._refused_ids: set[int] = set()
         self._next_id = 0
         self._flow: ManagedFlow | None = None
 
     @property
     def waiting_events(self) -> int:
-        """What is held for the client."""
+        """Number of events held for the client."""
         return len(self._sleeping) + len(self._waiting) + len(self._unregistered)
 
     @property
     def waiting_bytes(self) -> int:
-        """As much memory as that takes."""
+        """Approximate memory of the events held for the client."""
         buffers = (self._sleeping, self._waiting, self._unregistered)
         return sum(each.waiting_bytes for each in buffers)
 
     @property
     def full(self) -> bool:
-        """Whether the broker must be held back."""
+        """Whether reading from the broker must be paused."""
         buffers = (self._sleeping, self._waiting, self._unregistered)
-        return any(each.full for each in buffers) or len(self._registering) > MOST_REGISTERING
+        return (
+            any(each.full for each in buffers)
+            or len(self._pending_registers) > MAX_PENDING_REGISTERS
+        )
 
     @property
     def registering(self) -> bool:
-        """Whether the client is being told of topics, and events wait for that."""
-        return bool(self._registering)
+        """Whether events wait for the client to acknowledge REGISTER messages."""
+        return bool(self._pending_registers)
 
     # -- events ------------------------------------------------------------------------------------
 
-    def event(self, event: BrokerEvent, now: float) -> None:
-        """An event from the broker."""
+    def receive(self, event: PublishPacket, now: float) -> None:
+        """Process an event from the broker."""
         self._flow = flow = self._find_flow()
         totals = self._unmanaged if flow is None else flow.counts.totals
         droppable = event.qos == 0 and not event.retain
         totals.offered += droppable
-        counts = tally = None
+        counts = topic_counts = None
         if flow is not None:
             if not event.retain:
                 counts = flow.counts
-                tally = counts.topic(event.topic)
-                tally.offered += 1
-                tally.payload_bytes += len(event.payload)
-            if droppable and flow.drop_rate > 0 and self._coins.random() < flow.drop_rate:
+                topic_counts = counts.topic(event.topic)
+                topic_counts.offered += 1
+                topic_counts.payload_bytes += len(event.payload)
+            if droppable and flow.drop_rate > 0 and self._generator.random() < flow.drop_rate:
                 totals.dropped += 1
                 return
         if self.stamped and event.user_properties:
-            event = _with_header(event)
-        ready = _Ready(event, counts)
-        if max(len(event.payload), len(event.topic)) > LARGEST_UDP_PAYLOAD_BYTES:
+            event = _with_stamp_header(event)
+        outgoing = _OutgoingEvent(event, counts)
+        if max(len(event.payload), len(event.topic)) > MAX_UDP_PAYLOAD_BYTES:
             self._refuse(event)
         elif self.asleep:
-            self._wait(self._sleeping, ready, now)
-        elif len(self._waiting) or self._out.congested():
-            self._wait(self._waiting, ready, now)
+            self._buffer_event(self._sleeping, outgoing, now)
+        elif len(self._waiting) or self._outlets.congested():
+            self._buffer_event(self._waiting, outgoing, now)
         else:
-            self._send(ready, tally, now)
+            self._send(outgoing, topic_counts, now)
 
-    def _totals(self) -> Totals:
+    def _totals(self) -> EventTotals:
         return self._unmanaged if self._flow is None else self._flow.counts.totals
 
-    def _wait(self, buffer: FlowBuffer[_Ready], ready: _Ready, now: float) -> None:
-        shed = buffer.add(ready, ready.size, sheddable=ready.sheddable, now=now)
+    def _buffer_event(
+        self, buffer: FlowBuffer[_OutgoingEvent], outgoing: _OutgoingEvent, now: float
+    ) -> None:
+        shed = buffer.add(outgoing, outgoing.size, sheddable=outgoing.sheddable, now=now)
         self._totals().shed += len(shed)
         if self.full:
-            self._out.hold_back(True)
+            self._outlets.pause_reading(True)
 
-    def _refuse(self, event: BrokerEvent) -> None:
+    def _refuse(self, event: PublishPacket) -> None:
         self._totals().refused += 1
         if event.qos == 1:
-            self._out.to_broker(acknowledge(PacketKind.PUBACK, event.message_id))
+            self._outlets.to_broker(encode_acknowledgement(PacketType.PUBACK, event.packet_id))
         elif event.qos:
-            self._refused_ids.add(event.message_id)
-            self._out.to_broker(acknowledge(PacketKind.PUBREC, event.message_id))
+            self._refused_ids.add(event.packet_id)
+            self._outlets.to_broker(encode_acknowledgement(PacketType.PUBREC, event.packet_id))
 
-    def _send(self, ready: _Ready, tally: TopicTally | None, now: float) -> None:
-        event = ready.event
+    def _send(self, outgoing: _OutgoingEvent, topic_counts: TopicCounts | None, now: float) -> None:
+        event = outgoing.event
         try:
-            kind, number, known = self.topics.to_client(event.topic)
-        except TopicsExhausted:
+            kind, topic_id, known = self.topics.to_client(event.topic)
+        except TooManyTopics:
             self._refuse(event)
             return
-        # An event never overtakes those of its topic that wait for the client to be told of it.
-        if not known or (number in self._untold and kind == TopicKind.NORMAL):
-            ready.topic_id = number
-            if number not in self._untold:
-                self._register(number, event.topic, now)
-            self._wait(self._unregistered, ready, now)
+        # An event never overtakes earlier ones of its topic that wait for REGACK.
+        if not known or (topic_id in self._unregistered_ids and kind == TopicKind.NORMAL):
+            outgoing.topic_id = topic_id
+            if topic_id not in self._unregistered_ids:
+                self._register(topic_id, event.topic, now)
+            self._buffer_event(self._unregistered, outgoing, now)
             return
         flags = QOS_BITS[event.qos] | (RETAIN if event.retain else 0) | kind
         flags |= DUP if event.dup else 0
-        datagram = encode_publish(flags, number, event.message_id, event.payload)
-        self._out.to_client(datagram)
-        if tally is not None:
-            tally.delivered += 1
+        datagram = encode_publish(flags, topic_id, event.packet_id, event.payload)
+        self._outlets.to_client(datagram)
+        if topic_counts is not None:
+            topic_counts.delivered += 1
         if event.qos:
-            again_at = now + self._retry_seconds
-            self._published[event.message_id] = _Published(datagram, again_at, ready=ready)
+            self._unacknowledged_events[event.packet_id] = _InFlightPublish(
+                datagram, now + self._retry_seconds, outgoing=outgoing
+            )
         elif not event.retain:
             totals = self._unmanaged if self._flow is None else self._flow.counts.totals
             totals.delivered += 1
 
-    def _register(self, number: int, topic: bytes, now: float) -> None:
+    def _register(self, topic_id: int, topic: bytes, now: float) -> None:
         self._next_id = self._next_id % 0xFFFF + 1
-        register = Register(topic_id=number, message_id=self._next_id, topic=topic.decode())
-        under_way = _UnderWay(encode(register), now + self._retry_seconds)
-        self._registering[self._next_id] = (number, under_way)
-        self._untold.add(number)
-        self._out.to_client(under_way.datagram)
+        register = Register(topic_id=topic_id, message_id=self._next_id, topic=topic.decode())
+        in_flight = _InFlightDatagram(encode(register), now + self._retry_seconds)
+        self._pending_registers[self._next_id] = (topic_id, in_flight)
+        self._unregistered_ids.add(topic_id)
+        self._outlets.to_client(in_flight.datagram)
 
-    # -- what the client acknowledges --------------------------------------------------------------
+    # -- acknowledgements --------------------------------------------------------------------------
 
-    def registered(self, message_id: int, return_code: int, now: float) -> None:
-        """REGACK."""
-        if return_code == ReturnCode.CONGESTION or message_id not in self._registering:
-            return  # it is repeated
-        number, _ = self._registering.pop(message_id)
-        self._untold.discard(number)
-        queue = self._unregistered.take_all(lambda ready: ready.topic_id == number)
+    def regack(self, message_id: int, return_code: int, now: float) -> None:
+        """Handle REGACK of the client: send the events that waited for it."""
+        if return_code == ReturnCode.CONGESTION or message_id not in self._pending_registers:
+            return  # on congestion, REGISTER is repeated later
+        topic_id, _ = self._pending_registers.pop(message_id)
+        self._unregistered_ids.discard(topic_id)
+        queue = self._unregistered.take_matching(lambda outgoing: outgoing.topic_id == topic_id)
         if return_code == ReturnCode.ACCEPTED:
-            self.topics.tell(number)
-        for ready in queue:
+            self.topics.mark_known(topic_id)
+        for outgoing in queue:
             if return_code != ReturnCode.ACCEPTED:
-                self._refuse(ready.event)
+                self._refuse(outgoing.event)
             elif self.asleep:
-                self._wait(self._sleeping, ready, now)
+                self._buffer_event(self._sleeping, outgoing, now)
             else:
-                self._send(ready, ready.tally(), now)
-        self._out.hold_back(self.full)
+                self._send(outgoing, outgoing.topic_counts(), now)
+        self._outlets.pause_reading(self.full)
 
     def puback(self, message_id: int, return_code: int, topic_id: int, now: float) -> None:
-        """PUBACK, which for a topic that the client does not know also answers QoS 0 and 2."""
+        """Handle PUBACK of the client, which also rejects unknown topic ids at QoS 0 and 2."""
         unknown = return_code == ReturnCode.INVALID_TOPIC_ID
         if unknown:
-            self.topics.forget(topic_id)
-        under_way = self._published.get(message_id)
-        ready = None if under_way is None else under_way.ready
-        if ready is None or return_code == ReturnCode.CONGESTION:
-            return  # it is repeated
-        event = ready.event
+            self.topics.mark_unknown(topic_id)
+        in_flight = self._unacknowledged_events.get(message_id)
+        outgoing = None if in_flight is None else in_flight.outgoing
+        if outgoing is None or return_code == ReturnCode.CONGESTION:
+            return  # on congestion, the event is repeated later
+        event = outgoing.event
         if return_code == ReturnCode.ACCEPTED:
             if event.qos == 1:
-                del self._published[message_id]
-                self._out.to_broker(acknowledge(PacketKind.PUBACK, message_id))
+                del self._unacknowledged_events[message_id]
+                self._outlets.to_broker(encode_acknowledgement(PacketType.PUBACK, message_id))
             return
-        del self._published[message_id]
-        ready.refusals += 1
-        if unknown and ready.refusals <= MOST_REFUSALS:
-            ready.counts = None  # it is counted already
-            self._send(ready, None, now)
+        del self._unacknowledged_events[message_id]
+        outgoing.rejections += 1
+        if unknown and outgoing.rejections <= MAX_REJECTIONS:
+            outgoing.counts = None  # the event was counted before
+            self._send(outgoing, None, now)
         else:
             self._refuse(event)
 
     def pubrec(self, message_id: int) -> None:
-        """PUBREC."""
-        under_way = self._published.get(message_id)
-        if under_way is not None:
-            if under_way.ready is not None and under_way.ready.event.qos == EXACTLY_ONCE:
-                del self._published[message_id]
-                self._out.to_broker(acknowledge(PacketKind.PUBREC, message_id))
-        elif message_id in self._released:
-            self._out.to_client(self._released[message_id].datagram)
+        """Handle PUBREC of the client."""
+        in_flight = self._unacknowledged_events.get(message_id)
+        if in_flight is not None:
+            if in_flight.outgoing is not None and in_flight.outgoing.event.qos == QOS_2:
+                del self._unacknowledged_events[message_id]
+                self._outlets.to_broker(encode_acknowledgement(PacketType.PUBREC, message_id))
+        elif message_id in self._unacknowledged_pubrels:
+            self._outlets.to_client(self._unacknowledged_pubrels[message_id].datagram)
 
     def pubrel(self, message_id: int, now: float) -> None:
-        """PUBREL from the broker."""
+        """Handle PUBREL of the broker."""
         if message_id in self._refused_ids:
             self._refused_ids.discard(message_id)
-            self._out.to_broker(acknowledge(PacketKind.PUBCOMP, message_id))
+            self._outlets.to_broker(encode_acknowledgement(PacketType.PUBCOMP, message_id))
             return
         datagram = encode(Pubrel(message_id=message_id))
-        self._released[message_id] = _UnderWay(datagram, now + self._retry_seconds)
-        self._out.to_client(datagram)
+        self._unacknowledged_pubrels[message_id] = _InFlightDatagram(
+            datagram, now + self._retry_seconds
+        )
+        self._outlets.to_client(datagram)
 
     def pubcomp(self, message_id: int) -> None:
-        """PUBCOMP."""
-        if self._released.pop(message_id, None) is not None:
-            self._out.to_broker(acknowledge(PacketKind.PUBCOMP, message_id))
+        """Handle PUBCOMP of the client."""
+        if self._unacknowledged_pubrels.pop(message_id, None) is not None:
+            self._outlets.to_broker(encode_acknowledgement(PacketType.PUBCOMP, message_id))
 
     # -- time --------------------------------------------------------------------------------------
 
     def wake(self, now: float) -> None:
-        """Send what was not acknowledged before the client slept, and what was kept meanwhile."""
+        """Send unacknowledged events again, then the events kept while the client was asleep."""
         self.asleep = False
-        for each in self._all_under_way():
-            each.tries, each.again_at = 1, now + self._retry_seconds
-            self._out.to_client(_repeated(each.datagram))
+        for each in self._all_in_flight():
+            each.attempts, each.repeat_at = 1, now + self._retry_seconds
+            self._outlets.to_client(_with_dup_flag(each.datagram))
         while len(self._sleeping):
             self._send_next(self._sleeping, now)
-        self._out.hold_back(self.full)
+        self._outlets.pause_reading(self.full)
 
     def drain(self, now: float) -> None:
-        """The socket takes more."""
-        while len(self._waiting) and not self._out.congested():
+        """Send waiting events, because the socket accepts data again."""
+        while len(self._waiting) and not self._outlets.congested():
             self._send_next(self._waiting, now)
-        self._out.hold_back(self.full)
+        self._outlets.pause_reading(self.full)
 
-    def _send_next(self, buffer: FlowBuffer[_Ready], now: float) -> None:
-        ready, shed = buffer.take(now)
+    def _send_next(self, buffer: FlowBuffer[_OutgoingEvent], now: float) -> None:
+        outgoing, shed = buffer.take(now)
         self._totals().shed += len(shed)
-        if ready is not None:
-            self._send(ready, ready.tally(), now)
+        if outgoing is not None:
+            self._send(outgoing, outgoing.topic_counts(), now)
 
-    def _all_under_way(self) -> list[_UnderWay]:
-        registering = (each for _, each in self._registering.values())
-        return [*self._published.values(), *self._released.values(), *registering]
+    def _all_in_flight(self) -> list[_InFlightDatagram]:
+        registering = (each for _, each in self._pending_registers.values())
+        return [
+            *self._unacknowledged_events.values(),
+            *self._unacknowledged_pubrels.values(),
+            *registering,
+        ]
 
-    def repeat(self, now: float, most_tries: int) -> bool:
-        """Repeat what has not been acknowledged; False once that has been tried too often."""
+    def repeat(self, now: float, max_attempts: int) -> bool:
+        """Repeat unacknowledged datagrams; return False if one reached the maximum of attempts."""
         if self.asleep:
             return True
-        for each in self._all_under_way():
-            if each.again_at > now:
+        for each in self._all_in_flight():
+            if each.repeat_at > now:
                 continue
-            if each.tries >= most_tries:
+            if each.attempts >= max_attempts:
                 return False
-            each.tries += 1
-            each.again_at = now + self._retry_seconds
-            self._out.to_client(_repeated(each.datagram))
+            each.attempts += 1
+            each.repeat_at = now + self._retry_seconds
+            self._outlets.to_client(_with_dup_flag(each.datagram))
         return True
 
 
-def _repeated(datagram: bytes) -> bytes:
-    """The same datagram, a PUBLISH with its DUP flag set."""
+def _with_dup_flag(datagram: bytes) -> bytes:
+    """Return the datagram to send again; a PUBLISH message gets the DUP flag."""
     at = 3 if datagram[0] == 1 else 1
     if datagram[at] != 0x0C:
         return datagram
     return datagram[: at + 1] + bytes((datagram[at + 1] | DUP,)) + datagram[at + 2 :]
 
 
-def _with_header(event: BrokerEvent) -> BrokerEvent:
-    """The stamp of an MQTT 5 property before the payload, since MQTT-SN has no properties."""
+def _with_stamp_header(event: PublishPacket) -> PublishPacket:
+    """Return the event with its stamp before the payload, because MQTT-SN has no properties."""
     for key, value in event.user_properties:
         if key == _PROPERTY:
             stamp = EventStamp.from_properties([(PROPERTY, value.decode("latin-1"))])

@@ -1,11 +1,14 @@
-"""Assigning flows, priorities and drop rates. Pure: a scenario in, a plan out."""
+"""Planning: assigns flows, priorities and drop rates to the subscriptions of a scenario.
 
-from firedex.planning.comparison import PolicyOutcome, compare_policies
-from firedex.planning.errors import LoadCannotBeMet, PlanningError, SolverFailed
-from firedex.planning.plan import Plan, plan_scenario
+Owns the algorithms and is pure: it takes a scenario and returns a plan. Must not know files, the
+service, sockets or the command line.
+"""
+
+from firedex.planning.errors import LoadLimitNotReachable, PlanningError, SolverFailed
+from firedex.planning.plan import Plan, PolicyOutcome, compare_policies, plan_scenario
 
 __all__ = [
-    "LoadCannotBeMet",
+    "LoadLimitNotReachable",
     "Plan",
     "PlanningError",
     "PolicyOutcome",

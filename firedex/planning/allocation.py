@@ -1,16 +1,17 @@
-"""Dividing bandwidth among flows: the problem, and what a solution must prove.
+"""The problem of dividing bandwidth among flows, and a solution with its optimality bound.
 
 Maximise Σ_r U_r(ξ_r x_f) over x_f = 1 − Ω_f ∈ [0, 1], such that on every hop h and for every class
-k, the flows of classes 0 … k load the hop with no more than ``limit[h, k]`` (paper Eq. 16; DESIGN's
-nested limits). Several subscriptions may ride on one flow and share its x.
+k, the flows of classes 0 … k load the hop with at most ``limit[h, k]`` (paper Eq. 16, with nested
+limits). Several subscriptions may share a flow and its x.
 
-Weak duality gives the certificate. With a price π_hk ≥ 0 on every limit, and p_f the sum of what
-flow f pays for a unit of x,
+Weak duality bounds the optimum. With a price π_hk ≥ 0 on every limit, and p_f the total price of
+flow f for a unit of x,
 
-    U(x*) ≤ Σ_f max_x [U_f(x) − p_f x] + Σ_hk π_hk limit_hk,
+    U(x*) ≤ Σ_f max_x [U_f(x) − p_f x] + Σ_hk π_hk limit_hk.
 
-so a solution that comes close to the right-hand side is proved to be that close to the optimum. The
-inner maxima are bounded by tangents: the proof does not rest on the solver's own arithmetic.
+The distance of a solution from the right-hand side is thus an upper bound on its distance from the
+optimum. The inner maxima are bounded by tangents, so the bound does not depend on the accuracy of
+the solver.
 """
 
 from dataclasses import dataclass
@@ -19,25 +20,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from firedex.planning.utility_pieces import UtilityPieces
+from firedex.planning.flow_utility import UtilityPieces
 from firedex.wire import Solver
-from firedex_models.grouping import group_sums
+from firedex_models.columns import Floats, Integers, group_sums
 
 __all__ = ["Allocation", "AllocationProblem"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-MOST_COMPARED = 64
-"""Hops that are compared with each other; beyond, that would take longer than it saves."""
+MAX_COMPARED_HOPS = 64
+"""Maximum number of hops to compare with each other; for more, the comparison costs too much."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationProblem:
-    """What is to be divided.
+    """The flows, their loads on hops, and the limits.
 
-    ``hop``, ``flow``, ``load``: how much a flow loads a hop at x = 1, ordered by hop; one row for
-    each pair. ``priority``: the class of each flow. ``limit``: hops × classes; infinite where there
-    is none.
+    ``hop``, ``flow``, ``load``: the load of a flow on a hop at x = 1, one row per pair, ordered by
+    hop. ``priority``: the class of each flow. ``limit``: hops × classes; infinite means no limit.
     """
 
     pieces: UtilityPieces
@@ -49,29 +47,29 @@ class AllocationProblem:
 
     @property
     def flows(self) -> int:
-        """How many flows there are."""
+        """The number of flows."""
         return len(self.priority)
 
-    def used(self, passing: Floats) -> Floats:
-        """The load of classes 0 … k on each hop (hops × classes)."""
+    def load_at(self, passing: Floats) -> Floats:
+        """Return the load of classes 0 … k on each hop (hops × classes)."""
         hops, classes = self.limit.shape
         cell = self.hop * classes + self.priority[self.flow]
         load = group_sums(cell, self.load * passing[self.flow], hops * classes)
         return np.cumsum(load.reshape(hops, classes), axis=1)
 
     @cached_property
-    def binding(self) -> NDArray[np.bool_]:
-        """Limits that could be exceeded at all (hops × classes)."""
-        can_bind: NDArray[np.bool_] = np.greater(self.used(np.ones(self.flows)), self.limit)
+    def binding_limits(self) -> NDArray[np.bool_]:
+        """The limits that would be exceeded if nothing were dropped (hops × classes)."""
+        can_bind: NDArray[np.bool_] = np.greater(self.load_at(np.ones(self.flows)), self.limit)
         return can_bind
 
     @cached_property
-    def limited(self) -> NDArray[np.bool_]:
-        """Hops with a limit that could be exceeded, and that no other hop's limits imply."""
-        limited = np.array(self.binding.any(axis=1), dtype=bool)
+    def limited_hops(self) -> NDArray[np.bool_]:
+        """The hops with a binding limit that is not implied by the limits of another hop."""
+        limited = np.array(self.binding_limits.any(axis=1), dtype=bool)
         hops = np.flatnonzero(limited).tolist()
         bounds = np.searchsorted(self.hop, np.arange(len(limited) + 1))
-        if self._each_flow_on_one(limited) or len(hops) > MOST_COMPARED:
+        if self._each_flow_on_one_hop(limited) or len(hops) > MAX_COMPARED_HOPS:
             return limited
         for hop in hops:
             rows = slice(bounds[hop], bounds[hop + 1])
@@ -83,44 +81,54 @@ class AllocationProblem:
         return limited
 
     def _implies(self, wide: slice, narrow: slice) -> bool:
-        """Whether keeping one hop's limits keeps another's: each flow fills it no less."""
+        """Return whether the limits of hop ``wide`` imply those of hop ``narrow``."""
         flow, other = self.flow[narrow], self.flow[wide]
-        at = np.searchsorted(other, flow)
-        if not len(other) or (at >= len(other)).any() or (other[at] != flow).any():
+        position = np.searchsorted(other, flow)
+        if not len(other) or (position >= len(other)).any() or (other[position] != flow).any():
             return False
-        here, there = self.limit[self.hop[narrow.start]], self.limit[self.hop[wide.start]]
-        return bool((self.load[narrow, None] * there <= self.load[wide][at][:, None] * here).all())
+        narrow_limit, wide_limit = (
+            self.limit[self.hop[narrow.start]],
+            self.limit[self.hop[wide.start]],
+        )
+        return bool(
+            (
+                self.load[narrow, None] * wide_limit
+                <= self.load[wide][position][:, None] * narrow_limit
+            ).all()
+        )
 
-    def _each_flow_on_one(self, limited: NDArray[np.bool_]) -> bool:
+    def _each_flow_on_one_hop(self, limited: NDArray[np.bool_]) -> bool:
         counts = limited[self.hop] & (self.load > 0)
         return bool((np.bincount(self.flow[counts], minlength=1) <= 1).all())
 
     @cached_property
     def separable(self) -> bool:
-        """Whether no flow is limited by more than one hop: then every hop is a problem of its own.
+        """Whether no flow is limited by more than one hop, so that hops can be solved separately.
 
-        Limits that nothing can exceed, and those that another hop's imply, do not count.
+        Limits that cannot be exceeded, or that another hop's limits imply, are not counted.
         """
-        return self._each_flow_on_one(self.limited)
+        return self._each_flow_on_one_hop(self.limited_hops)
 
-    def worth(self, passing: Floats) -> float:
-        """ΣU at these x."""
-        return float(self.pieces.worth(passing).sum())
+    def utility_at(self, passing: Floats) -> float:
+        """Return the total utility at these x."""
+        return float(self.pieces.utilities_at(passing).sum())
 
-    def prices_of_flows(self, price: Floats) -> Floats:
-        """What each flow pays for a unit of x, with a price on every limit (hops × classes)."""
-        to_lower = np.cumsum(price[:, ::-1], axis=1)[:, ::-1]
-        price_here = to_lower[self.hop, self.priority[self.flow]]
-        loads = self.load > 0  # what loads nothing pays nothing, even where there is no room
-        return group_sums(self.flow[loads], self.load[loads] * price_here[loads], self.flows)
+    def flow_prices(self, price: Floats) -> Floats:
+        """Return the price of each flow for a unit of x, given the prices of limits."""
+        price_of_class = np.cumsum(price[:, ::-1], axis=1)[:, ::-1]
+        price_here = price_of_class[self.hop, self.priority[self.flow]]
+        has_load = self.load > 0  # avoids 0 · ∞ where a limit is 0
+        return group_sums(
+            self.flow[has_load], self.load[has_load] * price_here[has_load], self.flows
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """A solution: what passes of each flow, at which prices, and how far from the optimum at most.
+    """A solution: x of each flow (``passing``) and the price of each limit.
 
-    ``gap``: the dual gap, relative to the utility (to all there is, where that is 0). ``excess``:
-    the largest load above a limit.
+    ``gap``: the dual gap relative to the utility, or to the maximum utility if the utility is 0.
+    ``excess``: the largest load above a limit.
     """
 
     problem: AllocationProblem
@@ -129,28 +137,35 @@ class Allocation:
     solver: Solver
 
     @cached_property
-    def worth(self) -> float:
-        """ΣU of this solution."""
-        return self.problem.worth(self.passing)
+    def utility(self) -> float:
+        """The total utility of this solution."""
+        return self.problem.utility_at(self.passing)
 
     @cached_property
     def gap(self) -> float:
-        """By how much, relatively, the best solution could be better: proved, not estimated."""
+        """An upper bound on the relative distance to the optimum."""
         problem, pieces = self.problem, self.problem.pieces
-        pays = problem.prices_of_flows(self.price)
-        barred = ~np.isfinite(pays)  # no room at all: nothing passes, and nothing could
-        pays = np.where(barred, 0.0, pays)
-        best = pieces.best(pays)
-        more = pieces.worth(best) - pays * best + pieces.most_to_gain(pays, best)
-        less = pieces.worth(self.passing) - pays * self.passing
+        flow_price = problem.flow_prices(self.price)
+        blocked = ~np.isfinite(flow_price)  # there is no capacity for these flows
+        flow_price = np.where(blocked, 0.0, flow_price)
+        best_x = pieces.best_x(flow_price)
+        best_value = (
+            pieces.utilities_at(best_x)
+            - flow_price * best_x
+            + pieces.gain_bound(flow_price, best_x)
+        )
+        value = pieces.utilities_at(self.passing) - flow_price * self.passing
         price = np.where(np.isfinite(self.price), self.price, 0.0)
-        spare = np.where(price > 0, problem.limit - problem.used(self.passing), 0.0)
-        gap = np.maximum(more - less, 0.0)[~barred].sum() + (price * np.maximum(spare, 0.0)).sum()
-        earned = self.worth or problem.worth(np.ones(problem.flows))
-        return float(gap / earned) if gap > 0 and earned > 0 else 0.0
+        spare = np.where(price > 0, problem.limit - problem.load_at(self.passing), 0.0)
+        gap = (
+            np.maximum(best_value - value, 0.0)[~blocked].sum()
+            + (price * np.maximum(spare, 0.0)).sum()
+        )
+        reference = self.utility or problem.utility_at(np.ones(problem.flows))
+        return float(gap / reference) if gap > 0 and reference > 0 else 0.0
 
     @cached_property
     def excess(self) -> float:
-        """The largest load above a limit: 0 but for rounding."""
-        over = self.problem.used(self.passing) - self.problem.limit
+        """The largest load above a limit: 0 except for rounding."""
+        over = self.problem.load_at(self.passing) - self.problem.limit
         return float(max(over.max(initial=0.0), 0.0))

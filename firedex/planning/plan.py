@@ -1,29 +1,33 @@
-"""A whole plan: rank, split, assign, drop, predict. Pure: a scenario in, a plan out."""
+"""Planning of a scenario: rank, divide into flows, assign classes and drop rates, predict."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from firedex.planning.allocation import Allocation, AllocationProblem
-from firedex.planning.bandwidth import allocation_problem, reserved_load, solve
-from firedex.planning.deadlines import keep_deadlines
-from firedex.planning.drop_policies import CLASS_RULES, passing_by_class
+from firedex.planning.deadlines import meet_deadlines, unmet_deadlines
+from firedex.planning.drop_rates import (
+    CLASS_RULES,
+    allocation_problem,
+    passing_by_class,
+    reserved_load,
+    solve,
+)
 from firedex.planning.errors import PlanningError
 from firedex.planning.flow_split import FlowSplit, Kinds, equal_cut, make_flows, sort_into_kinds
-from firedex.planning.lone_flows import on_lone_flows
 from firedex.planning.moves import (
     Previous,
-    keep_cut,
+    keep_previous_split,
     moved_subscriptions,
-    previous_numbers,
+    previous_flow_numbers,
     renumber,
 )
-from firedex.planning.optimal_cut import optimal_cut
+from firedex.planning.optimal_split import optimal_cut
 from firedex.planning.ranking import Ranking, rank
 from firedex.planning.reservations import overcommitted_hops, reserve
-from firedex.planning.unmet_deadlines import unmet_deadlines
 from firedex.wire import (
     Assignment,
     DropPolicy,
@@ -36,23 +40,20 @@ from firedex.wire import (
 )
 from firedex.wire import Ranking as RankingKind
 from firedex_models import PredictionTable, predict_site
-from firedex_models.demand import Demand, compile_demand
-from firedex_models.downlink_loads import DownlinkLoads, downlink_loads
-from firedex_models.inbound import Inbound, travel_to_broker
-from firedex_models.site import Site
+from firedex_models.broker import InboundTraffic, predict_uplinks
+from firedex_models.columns import Booleans, Floats, Integers
+from firedex_models.downlink_loads import DownlinkLoads, downlink_loads, loads_on_separate_flows
+from firedex_models.site import Demand, Site, compile_demand
 
-__all__ = ["Plan", "plan_scenario"]
+__all__ = ["Plan", "PolicyOutcome", "compare_policies", "plan_scenario"]
 
-Booleans = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-EQUAL = 1e-9
-"""Utilities that differ by less than this part are equal."""
+RELATIVE_ROUNDING = 1e-9
+"""Utilities with a smaller relative difference are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What was decided, what is predicted of it, and what is proved of it."""
+    """A plan: the settings, the prediction and the report."""
 
     scenario: Scenario
     planning: Planning
@@ -61,7 +62,7 @@ class Plan:
 
     @cached_property
     def assignment(self) -> tuple[Assignment, ...]:
-        """Where every subscription goes, in the scenario's order."""
+        """The assignment of every subscription, in the scenario's order."""
         site = self.table.site
         flows = site.flows
         number, priority = flows.number.tolist(), flows.priority.tolist()
@@ -81,8 +82,8 @@ class Plan:
         )
 
     @cached_property
-    def planned(self) -> Scenario:
-        """The scenario with this plan as its assignment, and what it was planned by."""
+    def planned_scenario(self) -> Scenario:
+        """The scenario with this assignment and these planning settings."""
         return replace(self.scenario, planning=self.planning, assignment=self.assignment)
 
 
@@ -97,10 +98,10 @@ def plan_scenario(
     solver: Solver = "kkt",
     previous: Previous | None = None,
 ) -> Plan:
-    """Plan by the scenario's policies, or by those given.
+    """Return a plan by the scenario's policies, or by the given policies.
 
-    ``previous``: the plan in force, which moves are counted from and avoided where they gain
-    nothing; the scenario's own assignment unless another is given.
+    ``previous``: the active plan; moves of subscriptions are counted against it, and avoided if
+    they gain no utility. The default is the scenario's assignment.
     """
     own = scenario.planning
     planning = replace(
@@ -114,24 +115,24 @@ def plan_scenario(
     demand = compile_demand(scenario)
     if previous is None:
         previous = scenario.assignment
-    return _Planner(demand, travel_to_broker(scenario), planning, solver).plan(previous)
+    return _Planner(demand, predict_uplinks(scenario), planning, solver).plan(previous)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Attempt:
-    """One way to cut subscriptions into flows, with the drop rates that follow."""
+class _PlannedCut:
+    """One division of subscriptions into flows, with its drop rates."""
 
     split: FlowSplit
     site: Site
     passing: Floats
-    worth: float
+    utility: float
     allocation: Allocation | None = None
     table: PredictionTable | None = None
 
 
 class _Planner:
     def __init__(
-        self, demand: Demand, inbound: Inbound, planning: Planning, solver: Solver
+        self, demand: Demand, inbound: InboundTraffic, planning: Planning, solver: Solver
     ) -> None:
         self._demand, self._inbound = demand, inbound
         self._planning, self._solver = planning, solver
@@ -139,17 +140,19 @@ class _Planner:
 
     def plan(self, previous: Previous | None) -> Plan:
         demand, planning = self._demand, self._planning
-        before = previous_numbers(demand, previous)
+        previous_numbers = previous_flow_numbers(demand, previous)
         ranking = rank(demand, self._inbound, planning.priority_policy, planning.seed)
         reservations = reserve(demand, self._inbound, planning, ranking)
         kinds = sort_into_kinds(demand, reservations, ranking, planning.flows_per_subscriber)
-        cut, split_gap = self._cut(ranking, kinds)
-        made = self._attempt(ranking, kinds, cut, before)
-        kept = None
+        cut, split_gap = self._find_cut(ranking, kinds)
+        attempt_result = self._plan_cut(ranking, kinds, cut, previous_numbers)
+        unmoved = None
         if previous:
-            kept = self._without_moves(made, ranking, kinds, cut, before)
-        final = kept or made
-        table = final.table or self._predicted(final.site, final.passing)
+            unmoved = self._plan_on_previous_flows(
+                attempt_result, ranking, kinds, cut, previous_numbers
+            )
+        final = unmoved or attempt_result
+        table = final.table or self._predict(final.site, final.passing)
         allocation = final.allocation
         subscribers = demand.scenario.subscribers
         return Plan(
@@ -164,12 +167,14 @@ class _Planner:
                 solver=allocation.solver if allocation else None,
                 utility_gap=allocation.gap if allocation else None,
                 split_gap=split_gap,
-                moved_subscriptions=moved_subscriptions(final.split, before) if previous else None,
-                kept_previous_flows=kept is not None,
+                moved_subscriptions=moved_subscriptions(final.split, previous_numbers)
+                if previous
+                else None,
+                kept_previous_flows=unmoved is not None,
                 overcommitted=(
                     *reservations.overcommitted,
                     *overcommitted_hops(
-                        demand, self._reserved(final.split, excess=True), self._limit
+                        demand, self._reserved_loads(final.split, excess=True), self._limit
                     ),
                 ),
                 undropped_subscribers=tuple(subscribers[row].id for row in kinds.undropped),
@@ -177,137 +182,209 @@ class _Planner:
             ),
         )
 
-    def _cut(self, ranking: Ranking, kinds: Kinds) -> tuple[Integers, float | None]:
+    def _find_cut(self, ranking: Ranking, kinds: Kinds) -> tuple[Integers, float | None]:
         equal = equal_cut(kinds)
         if self._planning.split == "equal":
             return equal, None
-        site, loads = on_lone_flows(self._demand, self._inbound)
-        limit = self._one_limit(site)
-        lone = _lone_split(site, kinds)
-        ideal = allocation_problem(site, loads, lone, limit)
-        # what is kept rides on the same flows whatever becomes of the rest
-        reserved = self._reserved(self._flows(ranking, kinds, equal))
-        ideal = replace(ideal, limit=np.maximum(limit - reserved[:, None], 0.0))
+        site, loads = loads_on_separate_flows(self._demand, self._inbound)
+        limit = self._single_limit(site)
+        separate_flows = _separate_flows(site, kinds)
+        separate_problem = allocation_problem(site, loads, separate_flows, limit)
+        # the flows that must not be dropped are the same for every cut
+        reserved = self._reserved_loads(self._flows(ranking, kinds, equal))
+        separate_problem = replace(
+            separate_problem, limit=np.maximum(limit - reserved[:, None], 0.0)
+        )
 
         def attempt(cut: Integers) -> Allocation:
             split = self._flows(ranking, kinds, cut)
-            made = split.site(self._demand)
-            its_loads = downlink_loads(made, self._inbound)
-            return solve(allocation_problem(made, its_loads, split, limit), self._solver)
+            attempt_result = split.site(self._demand)
+            loads_of_cut = downlink_loads(attempt_result, self._inbound)
+            return solve(
+                allocation_problem(attempt_result, loads_of_cut, split, limit), self._solver
+            )
 
-        alone = solve(ideal, self._solver)
-        found = optimal_cut(self._demand, kinds, equal, alone, loads.ceiling, attempt)
-        proved = self._planning.drop_policy == "optimized"
-        return found.cut, found.gap if proved else None
+        separate = solve(separate_problem, self._solver)
+        result = optimal_cut(self._demand, kinds, equal, separate, loads.ceiling, attempt)
+        gap_is_valid = self._planning.drop_policy == "optimized"
+        return result.cut, result.gap if gap_is_valid else None
 
-    def _reserved(self, split: FlowSplit, *, excess: bool = False) -> Floats:
-        """What is reserved on every hop; with the ``excess``, what is never dropped at all."""
-        if not split.kept.any():
+    def _reserved_loads(self, split: FlowSplit, *, excess: bool = False) -> Floats:
+        """Return the reserved load of every hop; with ``excess``, all load never dropped."""
+        if not split.undroppable.any():
             return np.zeros(len(self._demand.downlinks.hops))
         site = split.site(self._demand)
         loads = downlink_loads(site, self._inbound)
         return reserved_load(site, loads, split, 1, excess=excess)[:, 0]
 
-    def _one_limit(self, site: Site) -> Floats:
+    def _single_limit(self, site: Site) -> Floats:
         return np.full((len(site.downlinks.hops), 1), self._limit)
 
     def _flows(self, ranking: Ranking, kinds: Kinds, cut: Integers) -> FlowSplit:
         return make_flows(self._demand, ranking, kinds, cut, self._planning)
 
-    def _attempt(self, ranking: Ranking, kinds: Kinds, cut: Integers, before: Integers) -> _Attempt:
-        split = renumber(self._flows(ranking, kinds, cut), before)
+    def _plan_cut(
+        self, ranking: Ranking, kinds: Kinds, cut: Integers, previous_numbers: Integers
+    ) -> _PlannedCut:
+        split = renumber(self._flows(ranking, kinds, cut), previous_numbers)
         site = split.site(self._demand)
         loads = downlink_loads(site, self._inbound)
         policy = self._planning.drop_policy
         if policy == "none":
             passing = np.ones(len(split.number))
-            table = self._predicted(site, passing)
-            worth = float(table.utility.sum())
-            return _Attempt(split=split, site=site, passing=passing, worth=worth, table=table)
+            table = self._predict(site, passing)
+            utility = float(table.utility.sum())
+            return _PlannedCut(
+                split=split, site=site, passing=passing, utility=utility, table=table
+            )
         if policy in CLASS_RULES:
             passing = passing_by_class(policy, loads, site.downlinks, split, self._limit)
-            problem = allocation_problem(site, loads, split, self._one_limit(site))
-            return _Attempt(split=split, site=site, passing=passing, worth=problem.worth(passing))
+            problem = allocation_problem(site, loads, split, self._single_limit(site))
+            return _PlannedCut(
+                split=split, site=site, passing=passing, utility=problem.utility_at(passing)
+            )
         if policy == "optimized":
-            problem = allocation_problem(site, loads, split, self._one_limit(site))
+            problem = allocation_problem(site, loads, split, self._single_limit(site))
             allocation = solve(problem, self._solver)
-            return _Attempt(
+            return _PlannedCut(
                 split=split,
                 site=site,
                 passing=allocation.passing,
-                worth=allocation.worth,
+                utility=allocation.utility,
                 allocation=allocation,
             )
-        return self._attempt_deadlines(split, site, loads)
+        return self._plan_with_deadlines(split, site, loads)
 
-    def _attempt_deadlines(self, split: FlowSplit, site: Site, loads: DownlinkLoads) -> _Attempt:
+    def _plan_with_deadlines(
+        self, split: FlowSplit, site: Site, loads: DownlinkLoads
+    ) -> _PlannedCut:
         classes = int(site.flows.priority.max(initial=0)) + 1
-        whole = np.ones((len(site.downlinks.hops), classes))
+        full_limit = np.ones((len(site.downlinks.hops), classes))
         reserved = reserved_load(site, loads, split, classes)
 
         @lru_cache(maxsize=2)
-        def open_flows(closed: bytes) -> AllocationProblem:
-            without = np.frombuffer(closed, dtype=bool)
-            return allocation_problem(site, loads, split, whole, without)
+        def problem_without(closed: bytes) -> AllocationProblem:
+            closed_flows = np.frombuffer(closed, dtype=bool)
+            return allocation_problem(site, loads, split, full_limit, closed_flows)
 
         def evaluate(limit: Floats, closed: Booleans) -> tuple[Allocation, PredictionTable]:
-            problem = replace(open_flows(closed.tobytes()), limit=np.maximum(limit - reserved, 0.0))
+            problem = replace(
+                problem_without(closed.tobytes()), limit=np.maximum(limit - reserved, 0.0)
+            )
             allocation = solve(problem, self._solver)
             allocation = replace(allocation, passing=np.where(closed, 0.0, allocation.passing))
-            return allocation, self._predicted(site, allocation.passing)
+            return allocation, self._predict(site, allocation.passing)
 
-        found = keep_deadlines(site, loads, split.kept, self._planning.rho_tolerance, evaluate)
-        return _Attempt(
+        result = meet_deadlines(
+            site, loads, split.undroppable, self._planning.rho_tolerance, evaluate
+        )
+        return _PlannedCut(
             split=split,
             site=site,
-            passing=found.allocation.passing,
-            worth=found.table.timely_utility,
-            allocation=found.allocation,
-            table=found.table,
+            passing=result.allocation.passing,
+            utility=result.table.timely_utility,
+            allocation=result.allocation,
+            table=result.table,
         )
 
-    def _without_moves(
+    def _plan_on_previous_flows(
         self,
-        made: _Attempt,
+        attempt_result: _PlannedCut,
         ranking: Ranking,
         kinds: Kinds,
         cut: Integers,
-        before: Integers,
-    ) -> _Attempt | None:
-        """The plan on the previous flows, if it moves fewer and is worth as much."""
-        moves = moved_subscriptions(made.split, before)
+        previous_numbers: Integers,
+    ) -> _PlannedCut | None:
+        """Return the plan on the previous flows if it has fewer moves and the same utility."""
+        moves = moved_subscriptions(attempt_result.split, previous_numbers)
         if moves == 0:
             return None
-        staying = keep_cut(self._demand, kinds, cut, before, self._planning.flows_per_subscriber)
-        if staying is None:
+        previous_cut = keep_previous_split(
+            self._demand, kinds, cut, previous_numbers, self._planning.flows_per_subscriber
+        )
+        if previous_cut is None:
             return None
         try:
-            tried = self._attempt(ranking, kinds, staying, before)
+            unmoved_result = self._plan_cut(ranking, kinds, previous_cut, previous_numbers)
         except PlanningError:
             return None
-        if moved_subscriptions(tried.split, before) >= moves:
+        if moved_subscriptions(unmoved_result.split, previous_numbers) >= moves:
             return None
-        if tried.worth < made.worth * (1 - EQUAL):
+        if unmoved_result.utility < attempt_result.utility * (1 - RELATIVE_ROUNDING):
             return None
-        # and by the whole model, buffers included
-        tables = [a.table or self._predicted(a.site, a.passing) for a in (tried, made)]
-        worths = [float(table.utility.sum()) for table in tables]
-        return replace(tried, table=tables[0]) if worths[0] >= worths[1] * (1 - EQUAL) else None
+        # the prediction includes the effects of buffers
+        tables = [
+            a.table or self._predict(a.site, a.passing) for a in (unmoved_result, attempt_result)
+        ]
+        utilities = [float(table.utility.sum()) for table in tables]
+        return (
+            replace(unmoved_result, table=tables[0])
+            if utilities[0] >= utilities[1] * (1 - RELATIVE_ROUNDING)
+            else None
+        )
 
-    def _predicted(self, site: Site, passing: Floats) -> PredictionTable:
+    def _predict(self, site: Site, passing: Floats) -> PredictionTable:
         drop_rate = np.clip(1.0 - passing, 0.0, 1.0)
         return predict_site(
             replace(site, flows=replace(site.flows, drop_rate=drop_rate)), self._inbound
         )
 
 
-def _lone_split(site: Site, kinds: Kinds) -> FlowSplit:
-    """A flow for every subscription, of its kind."""
+def _separate_flows(site: Site, kinds: Kinds) -> FlowSplit:
+    """Return a separate flow for every subscription."""
     return FlowSplit(
         subscription_flow=site.subscription_flow,
         subscriber=site.flows.subscriber,
         number=site.flows.number,
         priority=site.flows.priority,
-        kept=~kinds.droppable,
+        undroppable=~kinds.droppable,
         excessive=np.zeros(len(site.subscription_flow), dtype=bool),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOutcome:
+    """The result of a pair of policies: a plan, or the reason why there is none."""
+
+    priority_policy: PriorityPolicy
+    drop_policy: DropPolicy
+    plan: Plan | None
+    problem: str | None
+
+
+def compare_policies(
+    scenario: Scenario,
+    *,
+    priority_policy: PriorityPolicy | None = None,
+    ranking: RankingKind | None = None,
+    split: Split | None = None,
+    seed: int | None = None,
+    solver: Solver = "kkt",
+    report: Callable[[str], None] = lambda _: None,
+) -> list[PolicyOutcome]:
+    """Plan with every priority policy without drop rates, and with every drop policy."""
+    selected = priority_policy or scenario.planning.priority_policy
+    pairs: list[tuple[PriorityPolicy, DropPolicy]] = [
+        (policy, "none") for policy in get_args(PriorityPolicy) if policy != selected
+    ]
+    pairs += [(selected, policy) for policy in get_args(DropPolicy)]
+    outcomes = []
+    for priorities, drops in pairs:
+        report(f"{priorities}, {drops}")
+        plan, problem = None, None
+        try:
+            plan = plan_scenario(
+                scenario,
+                priority_policy=priorities,
+                drop_policy=drops,
+                ranking=ranking,
+                split=split,
+                seed=seed,
+                solver=solver,
+            )
+        except PlanningError as error:
+            problem = str(error)
+        outcomes.append(
+            PolicyOutcome(priority_policy=priorities, drop_policy=drops, plan=plan, problem=problem)
+        )
+    return outcomes

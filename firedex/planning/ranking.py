@@ -1,95 +1,112 @@
-"""What a subscription is worth to the planner, and the order that follows from it (paper §4.2)."""
+"""The ranking of subscriptions (paper §4.2), and the division of ranked lists into parts."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
-from numpy.typing import NDArray
 
 from firedex.wire import PriorityPolicy
-from firedex_models.demand import Demand
-from firedex_models.grouping import group_sums
-from firedex_models.inbound import Inbound
+from firedex_models.broker import InboundTraffic
+from firedex_models.columns import Floats, Integers, group_sums
+from firedex_models.site import Demand
 
-__all__ = ["Ranking", "rank"]
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+__all__ = ["Ranking", "part_number", "rank"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The places of subscriptions, 0 the worthiest: among their subscriber's own, and among all.
+    """The ranks of subscriptions, 0 first: per subscriber, and among all.
 
-    Equals go by ``name``.
+    Subscriptions of equal value are ordered by ``name``.
     """
 
     demand: Demand
-    worth: Floats
+    value: Floats
     name: Integers
 
     @cached_property
-    def own_place(self) -> Integers:
-        """The place among the subscriber's own."""
+    def own_rank(self) -> Integers:
+        """The rank among the subscriptions of the same subscriber."""
         subscriber = self.demand.subscriber
-        order = np.lexsort((self.name, -self.worth, subscriber))
+        order = np.lexsort((self.name, -self.value, subscriber))
         start = np.searchsorted(subscriber[order], np.arange(len(self.demand.scenario.subscribers)))
-        return _places(order, start[subscriber[order]])
+        return _ranks_from_order(order, start[subscriber[order]])
 
     @cached_property
-    def global_place(self) -> Integers:
-        """The place among all."""
-        whose = _alphabetical([s.id for s in self.demand.scenario.subscribers])
-        keys = (whose[self.demand.subscriber], self.name, -self.worth)
-        return _places(np.lexsort(keys), 0)
+    def global_rank(self) -> Integers:
+        """The rank among all subscriptions."""
+        subscriber_order = _alphabetical_positions([s.id for s in self.demand.scenario.subscribers])
+        keys = (subscriber_order[self.demand.subscriber], self.name, -self.value)
+        return _ranks_from_order(np.lexsort(keys), 0)
 
 
-def rank(demand: Demand, inbound: Inbound, policy: PriorityPolicy, seed: int) -> Ranking:
-    """Rank by a policy.
+def rank(demand: Demand, inbound: InboundTraffic, policy: PriorityPolicy, seed: int) -> Ranking:
+    """Return the ranking of a policy.
 
-    ``bandwidth-adjusted``: maximum utility per byte/s (paper Eq. 9); ``information-only``: maximum
-    utility; ``random``: by a number drawn for each subscription from the seed and its name, so that
-    the others keep theirs when one is added. ``none`` ranks as ``bandwidth-adjusted`` does: there
-    are flows to fill even where there is but one class.
+    ``bandwidth-adjusted``: maximum utility per byte/s (paper Eq. 9). ``information-only``: maximum
+    utility. ``random``: a random number per subscription, derived from the seed and its name, so
+    that adding a subscription does not change the others. ``none`` ranks like
+    ``bandwidth-adjusted``, because subscriptions are divided into flows even with one class.
     """
     return Ranking(
         demand=demand,
-        worth=_worth(demand, inbound, policy, seed),
-        name=_alphabetical([subscription.filter for subscription in demand.subscriptions]),
+        value=_ranking_values(demand, inbound, policy, seed),
+        name=_alphabetical_positions(
+            [subscription.filter for subscription in demand.subscriptions]
+        ),
     )
 
 
-def _worth(demand: Demand, inbound: Inbound, policy: PriorityPolicy, seed: int) -> Floats:
+def _ranking_values(
+    demand: Demand, inbound: InboundTraffic, policy: PriorityPolicy, seed: int
+) -> Floats:
     if policy == "random":
-        return _drawn(demand, seed)
-    most = demand.utilities.maximum
+        return _random_values(demand, seed)
+    maximum = demand.utilities.maximum
     if policy == "information-only":
-        return most
-    of, topic = demand.member_subscription, demand.member_topic
-    size = demand.wire_bytes(demand.subscriber[of], topic, demand.acknowledged[of])
-    needs = group_sums(of, inbound.arrived[topic] * size, len(most))
-    # what nobody publishes needs no class of its own
-    return np.divide(most, needs, out=np.zeros_like(most), where=needs > 0)
+        return maximum
+    subscription, topic = demand.member_subscription, demand.member_topic
+    size = demand.wire_bytes(
+        demand.subscriber[subscription], topic, demand.acknowledged[subscription]
+    )
+    bytes_per_second = group_sums(subscription, inbound.arrived[topic] * size, len(maximum))
+    # a subscription without publications ranks last
+    return np.divide(
+        maximum, bytes_per_second, out=np.zeros_like(maximum), where=bytes_per_second > 0
+    )
 
 
-def _drawn(demand: Demand, seed: int) -> Floats:
+def _random_values(demand: Demand, seed: int) -> Floats:
     key = seed.to_bytes(8, "big")
     subscribers = demand.scenario.subscribers
-    drawn = [
+    digests = [
         blake2b(f"{subscriber.id} {s.filter}".encode(), digest_size=6, key=key).digest()
         for subscriber in subscribers
         for s in subscriber.subscriptions
     ]
-    return np.array([int.from_bytes(digest, "big") for digest in drawn], dtype=float)
+    return np.array([int.from_bytes(digest, "big") for digest in digests], dtype=float)
 
 
-def _places(order: Integers, start: Integers | int) -> Integers:
+def _ranks_from_order(order: Integers, start: Integers | int) -> Integers:
     place = np.empty_like(order)
     place[order] = np.arange(len(order)) - start
     return place
 
 
-def _alphabetical(names: list[str]) -> Integers:
+def _alphabetical_positions(names: list[str]) -> Integers:
     place = {name: row for row, name in enumerate(sorted(set(names)))}
     return np.array([place[name] for name in names], dtype=np.int64)
+
+
+def part_number(place: Integers, count: Integers, parts: Integers) -> Integers:
+    """Return the part of the item at ``place`` in a list of ``count`` items; no part is empty.
+
+    Sizes differ by one at most, and the first parts are larger, which favours the higher classes
+    (paper §4.2).
+    """
+    used = np.maximum(np.minimum(parts, count), 1)
+    size, larger = count // used, count % used
+    boundary = larger * (size + 1)
+    part_of_smaller = larger + (place - boundary) // np.maximum(size, 1)
+    return np.where(place < boundary, place // (size + 1), part_of_smaller)

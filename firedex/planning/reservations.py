@@ -1,35 +1,32 @@
-"""QoS 1 and 2: never dropped, so their load is reserved, as far as budgets and switches go.
+"""Reservations for QoS 1 and 2, which are never dropped, within budgets and bandwidths.
 
-Whoever reserves beyond the budget of its role, or beyond what the switch has, is served last
-instead: asking for QoS 1 does not buy priority. The worthiest are served within the budget first.
+Subscriptions beyond the budget of their role, or beyond the bandwidth of a switch, are served last,
+so that QoS 1 does not give priority. Budgets are granted in the order of the ranking.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from firedex.planning.lone_flows import on_flows
 from firedex.planning.ranking import Ranking
 from firedex.wire import Overcommitment, Planning
-from firedex_models.demand import Demand
-from firedex_models.inbound import Inbound
+from firedex_models.broker import InboundTraffic
+from firedex_models.columns import Booleans, Floats, Integers
+from firedex_models.downlink_loads import loads_on_flows
+from firedex_models.site import Demand
 
 __all__ = ["Reservations", "overcommitted_hops", "reserve"]
 
-Booleans = NDArray[np.bool_]
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reservations:
-    """Which subscriptions reserve more than they may, and whose budgets are exceeded where.
+    """The subscriptions without a reservation, and the budgets that are exceeded.
 
-    ``together``: subscribers whose acknowledged filters overlap. They ride on one flow, where an
-    event travels once, and are granted or refused as a whole.
+    ``together``: subscribers whose acknowledged filters overlap. Their acknowledged subscriptions
+    share one flow, which carries each event once, and are granted or refused as a whole.
     """
 
     excessive: Booleans
@@ -37,97 +34,103 @@ class Reservations:
     overcommitted: tuple[Overcommitment, ...]
 
 
-def reserve(demand: Demand, inbound: Inbound, planning: Planning, ranking: Ranking) -> Reservations:
-    """Hold what is acknowledged against budgets and bandwidths, the worthiest first."""
+def reserve(
+    demand: Demand, inbound: InboundTraffic, planning: Planning, ranking: Ranking
+) -> Reservations:
+    """Grant reservations to acknowledged subscriptions, in the order of the ranking."""
     excessive = np.zeros(len(demand.subscriptions), dtype=bool)
-    together = _overlapping(demand)
+    together = _subscribers_with_overlap(demand)
     if not demand.acknowledged.any():
         return Reservations(excessive=excessive, together=together, overcommitted=())
-    most = 1.0 - planning.rho_tolerance
+    max_load = 1.0 - planning.rho_tolerance
     budgets = {budget.role: budget.share for budget in planning.reserved_budgets}
-    asked: dict[tuple[int, str], float] = {}
+    requested: dict[tuple[int, str], float] = {}
     granted: dict[tuple[int, str | None], float] = {}
-    for subscriptions, role, ways in _requests(demand, inbound, ranking, together):
+    for subscriptions, role, hop_loads in _requests(demand, inbound, ranking, together):
         fits = True
-        for hop, load in ways:
-            asked[hop, role] = asked.get((hop, role), 0.0) + load
+        for hop, load in hop_loads:
+            requested[hop, role] = requested.get((hop, role), 0.0) + load
             by_role = granted.get((hop, role), 0.0) + load
             by_all = granted.get((hop, None), 0.0) + load
             fits = fits and by_role <= budgets.get(role, np.inf) + ROUNDING
-            fits = fits and by_all <= most + ROUNDING
+            fits = fits and by_all <= max_load + ROUNDING
         excessive[subscriptions] = not fits
-        for hop, load in ways if fits else ():
-            for whose in (role, None):
-                granted[hop, whose] = granted.get((hop, whose), 0.0) + load
-    over = [
-        _over(demand, hop, role, load, budgets[role])
-        for (hop, role), load in sorted(asked.items())
+        for hop, load in hop_loads if fits else ():
+            for owner in (role, None):
+                granted[hop, owner] = granted.get((hop, owner), 0.0) + load
+    exceeded = [
+        _overcommitment(demand, hop, role, load, budgets[role])
+        for (hop, role), load in sorted(requested.items())
         if role in budgets and load > budgets[role] + ROUNDING
     ]
-    return Reservations(excessive=excessive, together=together, overcommitted=tuple(over))
+    return Reservations(excessive=excessive, together=together, overcommitted=tuple(exceeded))
 
 
-def overcommitted_hops(demand: Demand, kept: Floats, most: float) -> tuple[Overcommitment, ...]:
-    """Hops that what is never dropped loads above ``most`` by itself (one figure for each hop)."""
+def overcommitted_hops(
+    demand: Demand, undroppable_load: Floats, max_load: float
+) -> tuple[Overcommitment, ...]:
+    """Return the hops on which traffic that is never dropped has a load above ``max_load``."""
     return tuple(
-        _over(demand, hop, None, float(kept[hop]), most)
-        for hop in np.flatnonzero(kept > most + ROUNDING).tolist()
+        _overcommitment(demand, hop, None, float(undroppable_load[hop]), max_load)
+        for hop in np.flatnonzero(undroppable_load > max_load + ROUNDING).tolist()
     )
 
 
-def _overlapping(demand: Demand) -> Booleans:
-    """Subscribers with a topic that two of their acknowledged filters match."""
-    wanted = demand.acknowledged[demand.member_subscription]
-    subscriber = demand.subscriber[demand.member_subscription[wanted]]
+def _subscribers_with_overlap(demand: Demand) -> Booleans:
+    """Return the subscribers with a topic that two of their acknowledged filters match."""
+    is_acknowledged = demand.acknowledged[demand.member_subscription]
+    subscriber = demand.subscriber[demand.member_subscription[is_acknowledged]]
     topics = max(len(demand.scenario.topics), 1)
-    pair, count = np.unique(subscriber * topics + demand.member_topic[wanted], return_counts=True)
-    found = np.zeros(len(demand.scenario.subscribers), dtype=bool)
-    found[pair[count > 1] // topics] = True
-    return found
+    pair, count = np.unique(
+        subscriber * topics + demand.member_topic[is_acknowledged], return_counts=True
+    )
+    overlaps = np.zeros(len(demand.scenario.subscribers), dtype=bool)
+    overlaps[pair[count > 1] // topics] = True
+    return overlaps
 
 
 def _requests(
-    demand: Demand, inbound: Inbound, ranking: Ranking, together: Booleans
+    demand: Demand, inbound: InboundTraffic, ranking: Ranking, together: Booleans
 ) -> Iterator[tuple[Integers, str, list[tuple[int, float]]]]:
-    """What is granted or refused as a whole, and the load of each on every hop.
+    """Yield the units that are granted or refused as a whole, and their load on every hop.
 
-    The worthiest first; several subscriptions count as the worthiest of them.
+    The order is that of the ranking; a unit of several subscriptions has the best of their ranks.
     """
-    everybody = np.flatnonzero(demand.acknowledged)
-    everybody = everybody[np.argsort(ranking.global_place[everybody])]
-    whose = demand.subscriber[everybody]
-    key = np.where(together[whose], -1 - whose, everybody)
+    acknowledged_rows = np.flatnonzero(demand.acknowledged)
+    acknowledged_rows = acknowledged_rows[np.argsort(ranking.global_rank[acknowledged_rows])]
+    subscribers = demand.subscriber[acknowledged_rows]
+    key = np.where(together[subscribers], -1 - subscribers, acknowledged_rows)
     _, first, unit = np.unique(key, return_index=True, return_inverse=True)
     flow = np.zeros(len(demand.subscriptions), dtype=np.int64)
-    flow[everybody] = unit
-    wanted = demand.acknowledged[demand.member_subscription]
-    only = replace(
+    flow[acknowledged_rows] = unit
+    is_acknowledged = demand.acknowledged[demand.member_subscription]
+    acknowledged_demand = replace(
         demand,
-        member_subscription=demand.member_subscription[wanted],
-        member_topic=demand.member_topic[wanted],
+        member_subscription=demand.member_subscription[is_acknowledged],
+        member_topic=demand.member_topic[is_acknowledged],
     )
-    _, loads = on_flows(only, inbound, flow, whose[first])
-    ways: dict[int, list[tuple[int, float]]] = {}
+    _, loads = loads_on_flows(acknowledged_demand, inbound, flow, subscribers[first])
+    loads_of_unit: dict[int, list[tuple[int, float]]] = {}
     for row, hop, load in zip(
         loads.flow.tolist(), loads.hop.tolist(), loads.load.tolist(), strict=True
     ):
-        ways.setdefault(row, []).append((hop, load))
+        loads_of_unit.setdefault(row, []).append((hop, load))
     for row in np.argsort(first).tolist():
-        role = demand.scenario.subscribers[whose[first[row]]].role
-        yield everybody[unit == row], role, ways.get(row, [])
+        role = demand.scenario.subscribers[subscribers[first[row]]].role
+        yield acknowledged_rows[unit == row], role, loads_of_unit.get(row, [])
 
 
-def _over(
+def _overcommitment(
     demand: Demand, hop: int, role: str | None, reserved: float, available: float
 ) -> Overcommitment:
-    where = demand.downlinks.hops[hop]
+    queue = demand.downlinks.hops[hop]
     excess = float(reserved - available)
     return Overcommitment(
-        switch=where.switch.id,
-        queue=where.name,
+        switch=queue.switch.id,
+        queue=queue.name,
         role=role,
         reserved=float(reserved),
         available=float(available),
         excess=excess,
-        excess_bits_per_second=excess * where.bandwidth_bits_per_second,
+        excess_bits_per_second=excess * queue.bandwidth_bits_per_second,
     )

@@ -1,1 +1,1 @@
-"""The configuration service: registrations in, plans out, the network told."""
+"""The configuration service: stores registrations, plans, and configures the network."""

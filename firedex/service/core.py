@@ -1,7 +1,7 @@
-"""The service itself, behind any interface: state, what is in force, and who wants to know.
+"""The configuration service without its web interface: state, active configuration, events.
 
-Owns the one view of what is in force that requests are answered from. It is replaced when the
-planner says so, never changed.
+Requests are answered from one immutable view of the active configuration. The view is replaced when
+the planner reports a new one.
 """
 
 import logging
@@ -13,32 +13,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import func, select
-
-from firedex.service import tables
-from firedex.service.change_ledger import (
+from firedex.service.insight.network_watch import NetworkWatch
+from firedex.service.insight.site_overview import SiteOverview
+from firedex.service.insight.views import topic_states
+from firedex.service.planner.loop import CHANGED, STATISTICS
+from firedex.service.planner.planner import Notice, SiteSettings
+from firedex.service.state.change_ledger import (
     ChangeLedger,
-    Done,
+    ChangeResult,
     Origin,
     Write,
     last_change,
-    to_be_planned,
+    pending_changes,
 )
-from firedex.service.configuration_store import ConfigurationStore, InForce
-from firedex.service.database import Database
-from firedex.service.doorkeeper import Doorkeeper
-from firedex.service.network_watch import NetworkWatch
-from firedex.service.planner import Notice, SiteSettings
-from firedex.service.planner_loop import CHANGED, STATISTICS
-from firedex.service.registrations import Limits, Registrations
-from firedex.service.request_limits import RequestLimits, RequestRate
-from firedex.service.site_overview import SiteOverview
-from firedex.service.state_reader import StateReader, setting
-from firedex.service.tokens import ANYONE, Identity, Tokens
-from firedex.service.topic_view import topic_states
+from firedex.service.state.configuration_store import ActiveConfiguration, ConfigurationStore
+from firedex.service.state.database import Database
+from firedex.service.state.queries import (
+    RegistrationCount,
+    current_incident,
+    registration_counts,
+)
+from firedex.service.state.registrations import Limits, Registrations
+from firedex.service.state.state_reader import StateReader
+from firedex.service.state.tokens import ANYONE, Identity, Tokens
+from firedex.service.web.authentication import Authenticator, RequestLimits, RequestRate
 from firedex.wire import Scenario
-from firedex.wire.incident import Incident
-from firedex.wire.service_api import PushTrouble, ServiceStatus, TopicState
+from firedex.wire.service_api import PushFailure, ServiceStatus, TopicState
 
 __all__ = ["ConfigurationService", "Event", "PlannerHandle", "ServiceOptions"]
 
@@ -47,31 +47,33 @@ log = logging.getLogger("firedex.service")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that event streams are told: its kind, its data, and for whom it is."""
+    """An event for event streams."""
 
     kind: str
     data: Mapping[str, object]
     version: int
     changed: frozenset[str] | None = None
-    """The subscribers whose flows differ, of a configuration."""
+    """Subscribers whose flows differ in a new configuration; None for other events."""
 
 
 class PlannerHandle(Protocol):
-    """The planner, wherever it runs."""
+    """The planner, in a process or a thread of its own."""
 
     @property
     def alive(self) -> bool:
-        """Whether it is at work."""
+        """Whether the planner is running."""
 
-    def tell(self, what: str) -> None:
-        """Say that something happened."""
+    def send(self, message: str) -> None:
+        """Send a message to the planner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """``open_to_all``: no tokens are asked for, and everybody may do everything;
-    ``request_rate``: of each token, ``wrong_token_rate``: of each address;
-    ``validation_report``: a page that the dashboard links to.
+    """Options of the service.
+
+    ``open_to_all``: no tokens are required, and every caller may do everything. ``request_rate`` is
+    the limit of each token, ``wrong_token_rate`` that of failed attempts of each address.
+    ``validation_report`` is a page that the dashboard links to.
     """
 
     settings: SiteSettings
@@ -85,127 +87,126 @@ class ServiceOptions:
 
 
 class ConfigurationService:
-    """One site's service on one database."""
+    """The service of one site, on one database."""
 
     def __init__(self, options: ServiceOptions, database: Database) -> None:
         self.options, self.database = options, database
-        self.ledger = ChangeLedger(database, self._changed)
+        self.ledger = ChangeLedger(database, self._on_change)
         self.registrations = Registrations(options.settings.site, options.limits)
         self.configurations = ConfigurationStore(database)
         self.tokens = Tokens(database)
         self.request_limits = RequestLimits(None if options.open_to_all else options.request_rate)
-        self._doorkeeper = Doorkeeper(self.tokens, RequestLimits(options.wrong_token_rate))
-        self._topic_reader, self._reading_topics = self.reader(), threading.Lock()
+        self._authenticator = Authenticator(self.tokens, RequestLimits(options.wrong_token_rate))
+        self._topic_reader, self._topics_lock = self.reader(), threading.Lock()
         self.planner: PlannerHandle | None = None
         self.network_watch = NetworkWatch(None)
         self.planning = threading.Lock()
         self.event_streams = 0
         self._listeners: list[Callable[[Event], None]] = []
-        self._trouble: PushTrouble | None = None
+        self._trouble: PushFailure | None = None
         self._ready = False
-        self.in_force: InForce | None = self.configurations.in_force()
+        self.active: ActiveConfiguration | None = self.configurations.active()
         self.overview = SiteOverview(self, self.reader())
 
     @property
     def site(self) -> Scenario:
-        """What the service was started with."""
+        """The site that the service was started with."""
         return self.options.settings.site
 
-    # -- what changes -----------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------
 
-    def change(self, origin: Origin, write: Write) -> Done:
-        """Make a change; it is on disk when this returns, and a plan will follow."""
+    def change(self, origin: Origin, write: Write) -> ChangeResult:
+        """Store a change and wake the planner; the change is on disk when this returns."""
         return self.ledger.make(origin, write)
 
-    def _changed(self, _number: int) -> None:
+    def _on_change(self, _number: int) -> None:
         if self.planner is not None:
-            self.planner.tell(CHANGED)
+            self.planner.send(CHANGED)
 
-    def counted(self) -> None:
-        """New statistics are there."""
+    def statistics_stored(self) -> None:
+        """Tell the planner that there are new statistics."""
         if self.planner is not None:
-            self.planner.tell(STATISTICS)
+            self.planner.send(STATISTICS)
 
-    # -- what is told -----------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Have ``listener`` called with every event, from any thread."""
+    def add_listener(self, listener: Callable[[Event], None]) -> None:
+        """Call ``listener`` with every event, from any thread."""
         self._listeners.append(listener)
 
-    def tell(self, event: Event) -> None:
-        """Tell everybody who listens."""
+    def publish(self, event: Event) -> None:
+        """Pass an event to all listeners."""
         for listener in self._listeners:
             listener(event)
 
-    def notice(self, notice: Notice) -> None:
-        """The planner has something to say."""
+    def handle_notice(self, notice: Notice) -> None:
+        """Handle a notice of the planner."""
         if notice.kind == "trouble":
             since = self._trouble.since if self._trouble else datetime.now(UTC)
-            self._trouble = PushTrouble(
+            self._trouble = PushFailure(
                 error=notice.error,
                 since=since,
                 attempts=max(notice.attempts, 1),
                 next_attempt_seconds=time.time() + notice.retry_seconds,
             )
             return
-        if notice.kind == "well":
+        if notice.kind == "recovered":
             self._trouble = None
             return
-        before = self.in_force
-        now = self.configurations.in_force()
-        self.in_force = now
+        before = self.active
+        now = self.configurations.active()
+        self.active = now
         if notice.kind == "ready":
             self._ready = True
         else:
             self._trouble = None
         if now is None or (before is not None and before.version == now.version):
             return
-        self.tell(
+        self.publish(
             Event(
                 kind="configuration",
                 data={"version": now.version},
                 version=now.version,
-                changed=_changed_subscribers(before, now),
+                changed=now.document.changed_subscribers(before.document if before else None),
             )
         )
 
-    def tell_incident(self) -> None:
-        """The incident has changed."""
-        with self.database.reading() as connection:
-            incident = setting(connection, "incident", Incident)
+    def publish_incident(self) -> None:
+        """Publish the event that the incident has changed."""
+        incident = current_incident(self.database)
         if incident is not None:
             data = {"phase": incident.phase, "open": incident.closed_at is None}
-            self.tell(Event(kind="incident", data=data, version=self.version))
+            self.publish(Event(kind="incident", data=data, version=self.version))
 
-    # -- what is asked ----------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """Of the configuration in force; 0 before the first."""
-        return self.in_force.version if self.in_force else 0
+        """The version of the active configuration; 0 before the first."""
+        return self.active.version if self.active else 0
 
     def includes(self, change: int) -> bool:
-        """Whether a change is in force."""
-        return self.in_force is not None and self.in_force.through_change >= change
+        """Return whether the active configuration includes a change."""
+        return self.active is not None and self.active.through_change >= change
 
     def identify(self, authorization: str | None, address: str) -> Identity:
-        """Who asks; whoever it is, if no tokens are asked for."""
+        """Return the identity of a caller; raise `Unauthorized` or `RateLimited`."""
         if self.options.open_to_all:
             return ANYONE
-        return self._doorkeeper.identify(authorization, address)
+        return self._authenticator.identify(authorization, address)
 
     def reader(self) -> StateReader:
-        """For reading the state once."""
+        """Return a new reader of the state."""
         return StateReader(self.database, self.options.settings.default_budgets)
 
     def topics(self) -> tuple[TopicState, ...]:
-        """All topics; what has not changed since they were asked for last is not read again."""
-        with self._reading_topics:
+        """Return all topics; those that have not changed since the last call are not read again."""
+        with self._topics_lock:
             state = self._topic_reader.read_topics()
         return topic_states(self.site, state)
 
-    def not_ready(self) -> tuple[str, ...]:
-        """Why the service cannot do its work; nothing if it can."""
+    def reasons_not_ready(self) -> tuple[str, ...]:
+        """Return the reasons why the service is not ready; none if it is."""
         reasons = []
         if self.planner is None or not self.planner.alive:
             reasons.append("the planner is not running")
@@ -216,50 +217,41 @@ class ConfigurationService:
         return tuple(reasons)
 
     def status(self) -> ServiceStatus:
-        """The service at a glance."""
-        where = tables.registration.c
+        """Return the status of the service."""
+        now = self.active
         with self.database.reading() as connection:
             last = last_change(connection)
-            now = self.in_force
-            pending = to_be_planned(connection, now.through_change if now else 0)
-            counts = {
-                row.kind: (row.parties, int(row.wants or 0))
-                for row in connection.execute(
-                    select(
-                        where.kind,
-                        func.count().label("parties"),
-                        func.sum(where.wants).label("wants"),
-                    ).group_by(where.kind)
-                ).all()
-            }
-            incident = setting(connection, "incident", Incident)
+            pending = pending_changes(connection, now.through_change if now else 0)
+        counts = registration_counts(self.database)
+        publishers = counts.get("publisher", RegistrationCount())
+        subscribers = counts.get("subscriber", RegistrationCount())
         through = now.through_change if now else 0
         rate, missed = _prediction_figures(now)
         return ServiceStatus(
             name=self.site.name,
-            publishers=counts.get("publisher", (0, 0))[0],
-            subscribers=counts.get("subscriber", (0, 0))[0],
-            subscriptions=counts.get("subscriber", (0, 0))[1],
+            publishers=publishers.registered,
+            subscribers=subscribers.registered,
+            subscriptions=subscribers.subscriptions,
             last_change=last,
-            in_force_version=now.version if now else 0,
-            in_force_change=through,
+            active_version=now.version if now else 0,
+            active_change=through,
             pending_changes=pending.changes,
             pending_since=None
             if pending.since_seconds is None
             else datetime.fromtimestamp(pending.since_seconds, UTC),
-            in_force_since=datetime.fromtimestamp(now.since_seconds, UTC) if now else None,
+            active_since=datetime.fromtimestamp(now.since_seconds, UTC) if now else None,
             achieved_utility_rate=rate,
             deadlines_missed=missed,
             trouble=self._current_trouble(),
-            incident=incident,
+            incident=current_incident(self.database),
             event_streams=self.event_streams,
         )
 
-    def _current_trouble(self) -> PushTrouble | None:
+    def _current_trouble(self) -> PushFailure | None:
         trouble = self._trouble
         if trouble is None:
             return None
-        return PushTrouble(
+        return PushFailure(
             error=trouble.error,
             since=trouble.since,
             attempts=trouble.attempts,
@@ -267,16 +259,7 @@ class ConfigurationService:
         )
 
 
-def _changed_subscribers(before: InForce | None, now: InForce) -> frozenset[str]:
-    was = before.document.pieces if before else {}
-    pieces = now.document.pieces
-    changed = {
-        who for who, piece in pieces.items() if who not in was or was[who].flows != piece.flows
-    }
-    return frozenset(changed | (was.keys() - pieces.keys()))
-
-
-def _prediction_figures(now: InForce | None) -> tuple[float | None, int]:
+def _prediction_figures(now: ActiveConfiguration | None) -> tuple[float | None, int]:
     prediction = now.document.head_value().prediction if now else None
     if prediction is None:
         return None, 0

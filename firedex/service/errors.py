@@ -3,21 +3,24 @@
 ::
 
     ServiceError
-    ├── Refused            a request that is not granted; knows its HTTP status
-    │   ├── Conflict       409  the request does not fit the state or the site
-    │   │   └── PortsExhausted   an address has no local ports left for another flow
-    │   ├── Unknown        404  there is no such thing
-    │   ├── Changed        412  somebody else has changed it meanwhile
-    │   ├── NotYours       403  the token does not allow it
-    │   ├── NoToken        401  no token, or one that is not valid
-    │   ├── TooSlow        408  a request that did not come to its end
-    │   ├── TooLarge       413  more than is kept of anybody
-    │   ├── TooMuch        429  too many requests; says when to come again
-    │   └── KeyReused      422  an idempotency key that stood for another request
-    ├── PushFailed         the controller did not take the rules; the previous configuration stands
-    └── StateError         the database cannot be used
-        ├── PlannedElsewhere   another planner is at work on it
-        └── LockLost           the planner's lock is no longer ours
+    ├── RequestError                  the request is rejected; carries its HTTP status
+    │   ├── BadRequest           400  the request is malformed
+    │   ├── Unauthorized         401  the token is missing or invalid
+    │   ├── Forbidden            403  the token does not permit the request
+    │   ├── NotFound             404  the resource does not exist
+    │   ├── RequestTimeout       408  the request body did not arrive in time
+    │   ├── Conflict             409  the request conflicts with the current state or network
+    │   │   └── PortsExhausted        an address has no free local ports for another flow
+    │   ├── PreconditionFailed   412  the resource has another revision than the caller expects
+    │   ├── PayloadTooLarge      413  the request body is too large
+    │   ├── UnsupportedMediaType 415  the request body is not JSON
+    │   ├── IdempotencyKeyReused 422  the idempotency key belongs to another request
+    │   ├── RateLimited          429  too many requests; carries the time to wait
+    │   └── Unavailable          503  temporarily unavailable; carries the time to wait
+    ├── PushFailed                    the controller rejected the rules or did not answer
+    └── StateError                    the database cannot be used
+        ├── PlannerAlreadyRunning     another planner holds the lock
+        └── LockLost                  this planner no longer holds the lock
 """
 
 import math
@@ -25,125 +28,147 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 __all__ = [
-    "Changed",
+    "BadRequest",
     "Conflict",
-    "KeyReused",
+    "Forbidden",
+    "IdempotencyKeyReused",
     "LockLost",
-    "NoToken",
-    "NotYours",
-    "PlannedElsewhere",
+    "NotFound",
+    "PayloadTooLarge",
+    "PlannerAlreadyRunning",
     "PortsExhausted",
+    "PreconditionFailed",
     "PushFailed",
-    "Refused",
+    "RateLimited",
+    "RequestError",
+    "RequestTimeout",
     "ServiceError",
     "StateError",
-    "TooLarge",
-    "TooMuch",
-    "TooSlow",
-    "Unknown",
+    "Unauthorized",
+    "Unavailable",
+    "UnsupportedMediaType",
 ]
+
+RETRY_SECONDS = 5.0
 
 
 class ServiceError(Exception):
-    """The root of what the service raises."""
+    """Base class of all exceptions of the service."""
 
 
-class Refused(ServiceError):
-    """A request that is not granted; ``headers`` go with the answer."""
+class RequestError(ServiceError):
+    """The request is rejected with ``status``; ``headers`` are added to the response."""
 
     status = 400
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-class Conflict(Refused):
-    """The request is well-formed, but does not fit what is there."""
-
-    status = 409
+class BadRequest(RequestError):
+    """The request is malformed."""
 
 
-class PortsExhausted(Conflict):
-    """No local ports left."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        super().__init__(f"no local ports are left on {address} for another flow")
-
-
-class Unknown(Refused):
-    """There is no such thing."""
-
-    status = 404
-
-
-class Changed(Refused):
-    """The caller has seen another version than there is."""
-
-    status = 412
-
-
-class NotYours(Refused):
-    """Beyond what the token allows."""
-
-    status = 403
-
-
-class NoToken(Refused):
-    """Nobody known."""
+class Unauthorized(RequestError):
+    """The token is missing or invalid."""
 
     status = 401
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
 
 
-class TooSlow(Refused):
-    """Waited for long enough."""
+class Forbidden(RequestError):
+    """The token does not permit the request."""
+
+    status = 403
+
+
+class NotFound(RequestError):
+    """The resource does not exist."""
+
+    status = 404
+
+
+class RequestTimeout(RequestError):
+    """The request body did not arrive in time."""
 
     status = 408
 
 
-class TooLarge(Refused):
-    """Too long."""
+class Conflict(RequestError):
+    """The request is valid, but conflicts with the current state or the network of the site."""
+
+    status = 409
+
+
+class PortsExhausted(Conflict):
+    """The address has no free local ports for another flow."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(f"{address} has no free local ports for another flow")
+
+
+class PreconditionFailed(RequestError):
+    """The resource has another revision than the caller expects."""
+
+    status = 412
+
+
+class PayloadTooLarge(RequestError):
+    """The request body is too large."""
 
     status = 413
 
 
-class TooMuch(Refused):
-    """Too many requests."""
+class UnsupportedMediaType(RequestError):
+    """The request body is not JSON."""
+
+    status = 415
+
+
+class IdempotencyKeyReused(RequestError):
+    """The idempotency key was used before, with another request."""
+
+    status = 422
+
+
+class RateLimited(RequestError):
+    """Too many requests; the caller may retry after ``wait_seconds``."""
 
     status = 429
 
     def __init__(self, wait_seconds: float) -> None:
         self.wait_seconds = wait_seconds
         self.headers = {"Retry-After": str(math.ceil(wait_seconds))}
-        super().__init__(f"too many requests; come again in {wait_seconds:.1f} s")
+        super().__init__(f"too many requests; retry in {wait_seconds:.1f} s")
 
 
-class KeyReused(Refused):
-    """The same idempotency key, but not the same request."""
+class Unavailable(RequestError):
+    """The service cannot answer at present; the caller may retry."""
 
-    status = 422
+    status = 503
+    headers = MappingProxyType({"Retry-After": f"{RETRY_SECONDS:g}"})
 
 
 class PushFailed(ServiceError):
-    """The network does not follow."""
+    """The controller rejected the rules or did not answer."""
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
-        super().__init__(f"the network does not follow: {detail}")
+        super().__init__(f"the configuration could not be applied to the network: {detail}")
 
 
 class StateError(ServiceError):
     """The database cannot be used."""
 
 
-class PlannedElsewhere(StateError):
-    """One database has one planner, and this is not it."""
+class PlannerAlreadyRunning(StateError):
+    """Another planner holds the lock; a database has one planner."""
 
     def __init__(self) -> None:
-        super().__init__("another service plans on this state")
+        super().__init__("another service with a planner uses this database")
 
 
 class LockLost(StateError):
-    """Somebody else may be planning by now."""
+    """The planner lost its lock, so another planner may be running."""
 
     def __init__(self) -> None:
-        super().__init__("the planner's lock was lost")
+        super().__init__("the planner has lost its lock on the database")

@@ -1,4 +1,4 @@
-"""A service put together and run: database, planner, requests, one socket."""
+"""Running a service: database, planner and web server on one socket."""
 
 import contextlib
 import logging
@@ -14,68 +14,70 @@ from typing import Literal
 
 import uvicorn
 
-from firedex.service.controller_client import ControllerLink
 from firedex.service.core import ConfigurationService, ServiceOptions
-from firedex.service.database import Database
 from firedex.service.errors import ServiceError
-from firedex.service.network_watch import NetworkWatch
-from firedex.service.planner_loop import PlannerJob
-from firedex.service.planner_pace import PaceSettings
-from firedex.service.planner_process import PlannerProcess, ThreadedPlanner
-from firedex.service.server import ServiceServer
+from firedex.service.insight.network_watch import NetworkWatch
+from firedex.service.planner.loop import PlannerJob
+from firedex.service.planner.process import PlannerProcess, ThreadedPlanner
+from firedex.service.planner.schedule import ScheduleSettings
+from firedex.service.state.database import Database
+from firedex.service.web.server import create_server_app
+from firedex.transport.http import HttpTarget
 
 __all__ = ["RunningService", "ServeOptions", "running_service", "serve_until_stopped"]
 
 log = logging.getLogger("firedex.service")
 BACKLOG = 2048
-GRACE_SECONDS = 2
-HUNG_SECONDS = 30
-PATIENCE_SECONDS = 20.0
+SHUTDOWN_SECONDS = 2
+TCP_USER_TIMEOUT_SECONDS = 30
+START_TIMEOUT_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Where it listens, keeps its state, finds the controller, and who plans where."""
+    """Options of a running service: addresses, database, controller, planner and TLS files."""
 
     service: ServiceOptions
     state: str
     host: str = "127.0.0.1"
     port: int = 0
-    controller: ControllerLink | None = None
-    pace: PaceSettings = field(default_factory=PaceSettings)
+    controller: HttpTarget | None = None
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     planner: Literal["process", "thread"] = "process"
     certificate: Path | None = None
     key: Path | None = None
 
     def job(self) -> PlannerJob:
-        """What the planner needs of it."""
+        """Return the part of the options that the planner needs."""
         return PlannerJob(
             settings=self.service.settings,
             state=self.state,
             controller=self.controller,
-            pace=self.pace,
+            schedule=self.schedule,
         )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; OSError says why not."""
-    # With its protocol named, or asyncio leaves Nagle on: 40 ms for every answer.
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Who takes nothing for so long is let go by the kernel; nobody else can take back what waits.
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, HUNG_SECONDS * 1000)
+    """Return a listening socket; raise ``OSError`` if the address cannot be used."""
+    # asyncio sets TCP_NODELAY only if the protocol is given; without it a response takes 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # The kernel closes connections whose peer acknowledges nothing for this long.
+    listener.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_SECONDS * 1000
+    )
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
     except OSError:
-        made.close()
+        listener.close()
         raise
-    made.listen(BACKLOG)
-    return made
+    listener.listen(BACKLOG)
+    return listener
 
 
 def _server(options: ServeOptions, service: ConfigurationService) -> uvicorn.Server:
     config = uvicorn.Config(
-        ServiceServer(service),
+        create_server_app(service),
         http="httptools",
         loop="asyncio",
         ws="none",
@@ -83,7 +85,7 @@ def _server(options: ServeOptions, service: ConfigurationService) -> uvicorn.Ser
         log_level="warning",
         access_log=False,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         timeout_keep_alive=30,
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
@@ -96,12 +98,12 @@ def _planner(
     options: ServeOptions, database: Database, service: ConfigurationService
 ) -> PlannerProcess | ThreadedPlanner:
     if options.planner == "process":
-        return PlannerProcess(options.job(), service.notice)
-    return ThreadedPlanner(options.job(), database, service.notice)
+        return PlannerProcess(options.job(), service.handle_notice)
+    return ThreadedPlanner(options.job(), database, service.handle_notice)
 
 
 def _allow_many_files() -> None:
-    """Every stream is an open file; the usual limit of 1024 is too few."""
+    """Raise the limit of open files, because each event stream is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         with contextlib.suppress(ValueError, OSError):
@@ -109,7 +111,7 @@ def _allow_many_files() -> None:
 
 
 def serve_until_stopped(options: ServeOptions, listening: socket.socket) -> None:
-    """Serve until the process is told to end."""
+    """Serve until the process receives SIGINT or SIGTERM."""
     _allow_many_files()
     database = Database(options.state)
     service = ConfigurationService(options.service, database)
@@ -126,7 +128,7 @@ def serve_until_stopped(options: ServeOptions, listening: socket.socket) -> None
 
 @dataclass(slots=True)
 class RunningService:
-    """A service that runs in this process."""
+    """A service that runs in threads of this process."""
 
     url: str
     service: ConfigurationService
@@ -134,7 +136,7 @@ class RunningService:
 
 @contextmanager
 def running_service(options: ServeOptions) -> Iterator[RunningService]:
-    """Serve in threads of this process, for as long as the context lasts."""
+    """Serve in threads of this process until the context is left."""
     database = Database(options.state)
     service = ConfigurationService(options.service, database)
     planner = _planner(options, database, service)
@@ -146,16 +148,16 @@ def running_service(options: ServeOptions) -> Iterator[RunningService]:
     planner.start()
     thread.start()
     try:
-        until = time.monotonic() + PATIENCE_SECONDS
+        until = time.monotonic() + START_TIMEOUT_SECONDS
         while not server.started:
             if time.monotonic() > until or not thread.is_alive():
-                raise ServiceError("the service does not start")
+                raise ServiceError("the service did not start in time")
             time.sleep(0.005)
         scheme = "https" if options.certificate else "http"
         host, port = listening.getsockname()
         yield RunningService(f"{scheme}://{host}:{port}", service)
     finally:
         server.should_exit = True
-        thread.join(PATIENCE_SECONDS)
+        thread.join(START_TIMEOUT_SECONDS)
         planner.stop()
         database.close()

@@ -1,23 +1,34 @@
-"""The one contract between FireDeX's parts: frozen, validated values, and JSON both ways.
+"""The types that FireDeX processes exchange: frozen, validated values, and their JSON form.
 
-Owns what crosses a process border and the scenario file's meaning. Knows nothing of queues, sockets
-or storage, and needs pydantic alone. Units are in the names.
+Owns every value that crosses a process border, and the meaning of the scenario file. Must not know
+queueing models, sockets or storage; depends on pydantic only. Names include units.
 """
 
-from firedex.wire.codec import from_json, from_plain, to_json, to_plain
-from firedex.wire.delivery_record import DeliveryRecord, Outcome
-from firedex.wire.desired_network import (
+from firedex.wire.codec import EncodedJson, from_json, from_plain, to_json, to_plain
+from firedex.wire.controller_api import (
     ClassQueue,
     ControlEndpoint,
     DesiredNetwork,
     DesiredSwitch,
+    FlowCounters,
     FlowRule,
+    HostLocation,
     NetworkChange,
+    NetworkStatistics,
+    NetworkTopology,
+    ObservedLink,
     PacketLimit,
+    PortCounters,
+    QueueCounters,
     ShapedPort,
     SwitchChange,
+    SwitchPort,
+    SwitchStatistics,
+    SwitchStatus,
 )
+from firedex.wire.delivery_record import DeliveryRecord, Outcome
 from firedex.wire.errors import InvalidValue, Problem, WireError, format_path
+from firedex.wire.federation_api import FilterInterest, InterestReport
 from firedex.wire.flows import Assignment, Configuration, EnforcementPoint, Flow, FlowEndpoints
 from firedex.wire.network import (
     Broker,
@@ -28,65 +39,53 @@ from firedex.wire.network import (
     Switch,
     SwitchCapabilities,
 )
-from firedex.wire.observed_network import (
-    FlowCounters,
-    HostPlace,
-    NetworkStatistics,
-    NetworkTopology,
-    ObservedLink,
-    PortCounters,
-    QueueCounters,
-    SwitchPort,
-    SwitchStatistics,
-    SwitchStatus,
-)
-from firedex.wire.plan_report import Overcommitment, PlanReport, Solver, UnmetDeadline
-from firedex.wire.prediction import (
-    ClassPrediction,
-    Method,
-    ModelName,
-    Prediction,
-    QueueKind,
-    QueuePrediction,
-    SubscriptionPrediction,
-    SwitchPrediction,
-)
-from firedex.wire.registrations import PublisherRegistration, SubscriberRegistration
-from firedex.wire.reports import Heartbeat, Statistics, TopicCount
-from firedex.wire.scenario import (
+from firedex.wire.planning import (
     DropPolicy,
+    Overcommitment,
     Planning,
+    PlanReport,
     PriorityPolicy,
     Ranking,
     ReservedBudget,
-    Scenario,
+    Solver,
     Split,
+    UnmetDeadline,
 )
-from firedex.wire.simulation_report import (
+from firedex.wire.results import (
+    ClassPrediction,
+    Method,
+    ModelName,
     NotificationCounts,
+    Prediction,
+    QueueKind,
+    QueuePrediction,
     SimulatedClass,
     SimulatedQueue,
     SimulatedSubscription,
     SimulatedSwitch,
     SimulationReport,
+    SubscriptionPrediction,
+    SwitchPrediction,
 )
-from firedex.wire.utility import (
+from firedex.wire.scenario import Scenario
+from firedex.wire.service_api import Heartbeat, Statistics, TopicCount
+from firedex.wire.workload import (
+    Arrivals,
     CappedUtility,
     LinearUtility,
     LogUtility,
     PiecewiseLinearUtility,
     PowerUtility,
-    Utility,
-)
-from firedex.wire.workload import (
-    Arrivals,
     Publication,
     Publisher,
+    PublisherRegistration,
     SizeDistribution,
     Subscriber,
+    SubscriberRegistration,
     Subscription,
     Topic,
     Transport,
+    Utility,
 )
 
 __all__ = [
@@ -103,14 +102,17 @@ __all__ = [
     "DesiredNetwork",
     "DesiredSwitch",
     "DropPolicy",
+    "EncodedJson",
     "EnforcementPoint",
+    "FilterInterest",
     "Flow",
     "FlowCounters",
     "FlowEndpoints",
     "FlowRule",
     "ForwardedTopic",
     "Heartbeat",
-    "HostPlace",
+    "HostLocation",
+    "InterestReport",
     "InvalidValue",
     "LinearUtility",
     "Link",

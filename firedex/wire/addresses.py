@@ -1,33 +1,36 @@
-"""Addresses that people and configurations give: HOST:PORT, and URLs of our own parts."""
+"""Parsing of network addresses: HOST:PORT, and URLs of FireDeX services."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
+from typing import Annotated
 from urllib.parse import urlsplit
 
-__all__ = ["http_address", "is_loopback", "parse_host_port"]
+from pydantic import AfterValidator, Field
 
-LARGEST_PORT = 65_535
+__all__ = ["HostPort", "HttpUrl", "is_loopback", "parse_host_port", "parse_http_url"]
+
+MAX_PORT = 65_535
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def parse_host_port(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` as a pair; ValueError says what would be right."""
+    """Return the host and port of ``HOST:PORT``; raise ValueError if the text is not valid."""
     host, _, port = text.rpartition(":")
-    if not host or ":" in host or not port.isdecimal() or not 0 < int(port) <= LARGEST_PORT:
+    if not host or ":" in host or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
         raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8088 (ports 1 to 65535)")
     return host, int(port)
 
 
-def http_address(url: str, schemes: Sequence[str] = ("http",)) -> tuple[str, int]:
-    """Host and port of a URL of one of the ``schemes``; ValueError says what would be right."""
-    wrong = f"{url!r} is not a URL of the form {' or '.join(schemes)}://HOST:PORT"
+def parse_http_url(url: str, schemes: Sequence[str] = ("http",)) -> tuple[str, int]:
+    """Return host and port of a URL with one of ``schemes``; raise ValueError if it is invalid."""
+    message = f"{url!r} is not a URL of the form {' or '.join(schemes)}://HOST:PORT"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(wrong) from error
+        raise ValueError(message) from error
     if parts.scheme not in schemes or not host or port == 0 or not _is_plain(url):
-        raise ValueError(wrong)
+        raise ValueError(message)
     return host, port or DEFAULT_PORTS[parts.scheme]
 
 
@@ -36,8 +39,22 @@ def _is_plain(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``."""
+    """Return whether ``host`` is reachable from this machine only."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _check_host_port(text: str) -> str:
+    parse_host_port(text)
+    return text
+
+
+def _check_http_url(text: str) -> str:
+    parse_http_url(text, ("http", "https"))
+    return text
+
+
+HostPort = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_check_host_port)]
+HttpUrl = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_check_http_url)]

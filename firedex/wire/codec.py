@@ -1,12 +1,12 @@
-"""JSON and plain data in and out of every type of the contract.
+"""Conversion of wire types from and to JSON and plain Python data.
 
-Strict on what others ask of us (an unknown key is refused by name); tolerant on what others answer
-(``tolerant=True``), so that a newer peer may say more than we know.
+Requests are read strictly: an unknown key is an error that names the key. Responses are read with
+``tolerant=True``, so that a newer peer may send keys that this version does not know.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -15,44 +15,52 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from firedex.wire.errors import InvalidValue, Path, Problem
+from firedex.wire.values import IDENTIFIER_RULE
 
-__all__ = ["from_json", "from_plain", "problems_of", "to_json", "to_plain"]
+__all__ = ["EncodedJson", "convert_errors", "from_json", "from_plain", "to_json", "to_plain"]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedJson:
+    """A value that is already encoded as JSON, so that it is passed on without decoding it."""
+
+    text: str
 
 
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
-def _adapter(of: Any) -> TypeAdapter[Any]:
-    if of not in _ADAPTERS:
-        _ADAPTERS[of] = TypeAdapter(of)
-    return _ADAPTERS[of]
+def _adapter(value_type: Any) -> TypeAdapter[Any]:
+    if value_type not in _ADAPTERS:
+        _ADAPTERS[value_type] = TypeAdapter(value_type)
+    return _ADAPTERS[value_type]
 
 
-def from_plain(of: type[T], data: object, *, tolerant: bool = False) -> T:
-    """Make a value of type ``of`` from dictionaries, lists and scalars."""
+def from_plain(value_type: type[T], data: object, *, tolerant: bool = False) -> T:
+    """Return a value of the given type, made from dictionaries, lists and scalars."""
     try:
-        made: T = _adapter(of).validate_python(
+        result: T = _adapter(value_type).validate_python(
             data, extra="ignore" if tolerant else None, by_alias=True, by_name=False
         )
     except ValidationError as error:
-        raise InvalidValue(problems_of(error, of, data)) from error
-    return made
+        raise InvalidValue(convert_errors(error, value_type, data)) from error
+    return result
 
 
-def from_json(of: type[T], text: str | bytes, *, tolerant: bool = False) -> T:
-    """Make a value of type ``of`` from JSON."""
+def from_json(value_type: type[T], text: str | bytes, *, tolerant: bool = False) -> T:
+    """Return a value of the given type, made from JSON."""
     try:
-        made: T = _adapter(of).validate_json(
+        result: T = _adapter(value_type).validate_json(
             text, extra="ignore" if tolerant else None, by_alias=True, by_name=False
         )
     except ValidationError as error:
-        raise InvalidValue(problems_of(error, of, _parsed(text))) from error
-    return made
+        raise InvalidValue(convert_errors(error, value_type, _load_json_or_none(text))) from error
+    return result
 
 
-def _parsed(text: str | bytes) -> object:
+def _load_json_or_none(text: str | bytes) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -60,25 +68,25 @@ def _parsed(text: str | bytes) -> object:
 
 
 def to_plain(value: object) -> Any:
-    """Dictionaries, lists and scalars that JSON can hold."""
+    """Return ``value`` as dictionaries, lists and scalars that JSON can represent."""
     return _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
 
 
 def to_json(value: object, *, indent: int | None = None) -> str:
-    """JSON text."""
+    """Return ``value`` as JSON text."""
     return _adapter(type(value)).dump_json(value, indent=indent, by_alias=True).decode()
 
 
-def problems_of(error: ValidationError, of: type[Any], data: object) -> list[Problem]:
-    """Say in our words what pydantic found, with paths that exist in ``data``."""
+def convert_errors(error: ValidationError, value_type: type[Any], data: object) -> list[Problem]:
+    """Convert pydantic's errors to problems whose paths exist in ``data``."""
     return [
-        Problem(path=_path_in(data, details["loc"]), message=_message(details, of))
+        Problem(path=_path_in(data, details["loc"]), message=_message(details, value_type))
         for details in error.errors(include_url=False)
     ]
 
 
 def _path_in(data: object, loc: Path) -> Path:
-    """Leave out the steps that pydantic adds for the chosen member of a union."""
+    """Return ``loc`` without the steps that pydantic adds for the chosen member of a union."""
     path: list[str | int] = []
     here = data
     for position, step in enumerate(loc):
@@ -92,10 +100,10 @@ def _path_in(data: object, loc: Path) -> Path:
     return tuple(path)
 
 
-def _message(details: ErrorDetails, of: type[Any]) -> str:
+def _message(details: ErrorDetails, value_type: type[Any]) -> str:
     kind, text = details["type"], details["msg"]
     if kind == "unexpected_keyword_argument":
-        return _unknown_key(str(details["loc"][-1]), _keys_at(of, details["loc"][:-1]))
+        return _unknown_key(str(details["loc"][-1]), _keys_at(value_type, details["loc"][:-1]))
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return "is required"
     if kind == "union_tag_invalid":
@@ -107,25 +115,22 @@ def _message(details: ErrorDetails, of: type[Any]) -> str:
     if kind == "dataclass_type":
         return f"must be a mapping of keys and values, not {details['input']!r}"
     if kind == "float_type" and _reads_as_number(details["input"]):
-        given = details["input"]
-        return f"{given!r} is text to YAML; write the number out: {float(given):.12g}"
+        value = details["input"]
+        return f"{value!r} is a string in YAML; write the number as {float(value):.12g}"
     if kind == "union_tag_not_found":
-        return "needs a 'kind': log, linear, capped, piecewise-linear or power"
+        return "needs a 'kind': one of log, linear, capped, piecewise-linear and power"
     if kind == "string_pattern_mismatch":
-        return (
-            f"{details['input']!r} is not an identifier: letters, digits and _ . : @ -, "
-            "beginning with a letter or digit"
-        )
+        return f"{details['input']!r} is not an identifier: {IDENTIFIER_RULE}"
     text = text.removeprefix("Value error, ").replace("Input should be", "must be")
-    given = details["input"]
-    if text.startswith("must be") and isinstance(given, str | int | float | bool):
-        text += f", not {given!r}"
+    value = details["input"]
+    if text.startswith("must be") and isinstance(value, str | int | float | bool):
+        text += f", not {value!r}"
     return text
 
 
-def _reads_as_number(given: object) -> bool:
+def _reads_as_number(value: object) -> bool:
     try:
-        return isinstance(given, str) and float(given) is not None
+        return isinstance(value, str) and float(value) is not None
     except ValueError:
         return False
 
@@ -138,7 +143,7 @@ def _unknown_key(key: str, known: list[str]) -> str:
 
 
 def _keys_at(annotation: Any, loc: Path) -> list[str]:
-    """The keys that the type at ``loc`` below ``annotation`` takes."""
+    """Return the keys that the type at ``loc`` below ``annotation`` accepts."""
     if get_origin(annotation) is Annotated:
         return _keys_at(get_args(annotation)[0], loc)
     if get_origin(annotation) in (Union, UnionType):
@@ -157,12 +162,12 @@ def _keys_at(annotation: Any, loc: Path) -> list[str]:
     return _keys_at(hints.get(names.get(str(loc[0]), ""), None), loc[1:])
 
 
-def _tag(of: Any) -> object:
-    """The ``kind`` by which a member of a union is told from the others."""
-    kind = getattr(of, "__pydantic_fields__", {}).get("kind")
+def _tag(value_type: Any) -> object:
+    """Return the ``kind`` that identifies a member of a union."""
+    kind = getattr(value_type, "__pydantic_fields__", {}).get("kind")
     return kind.default if kind else None
 
 
-def _external_name(of: Any, field_name: str) -> str:
-    alias = of.__pydantic_fields__[field_name].alias
+def _external_name(value_type: Any, field_name: str) -> str:
+    alias = value_type.__pydantic_fields__[field_name].alias
     return alias or field_name

@@ -1,4 +1,4 @@
-"""One flat row for each notification: the same columns in simulator, clients and Spark."""
+"""The delivery record: one flat row per notification, used by simulator, clients and Spark."""
 
 from typing import Literal
 
@@ -21,10 +21,11 @@ Outcome = Literal[
 
 @value
 class DeliveryRecord:
-    """What became of one publication for one subscription.
+    """The outcome of one publication for one subscription.
 
-    Times are seconds since the epoch by the writer's clock (since the start, in a simulation). A
-    notification that was not delivered has no ``received_at_seconds`` and enters no delay.
+    Times are seconds since the epoch on the writer's clock; in a simulation, seconds since its
+    start. A notification that was not delivered has no ``received_at_seconds`` and is not part of
+    any delay statistic.
     """
 
     run: Identifier
@@ -44,10 +45,10 @@ class DeliveryRecord:
     outcome: Outcome
 
     @model_validator(mode="after")
-    def _received_exactly_if_delivered(self) -> "DeliveryRecord":
+    def _check_receive_time(self) -> "DeliveryRecord":
         if (self.outcome == "delivered") != (self.received_at_seconds is not None):
             raise ValueError(
-                "received_at_seconds is given for a delivered notification and for no other; "
+                "received_at_seconds must be given if and only if the outcome is 'delivered'; "
                 f"outcome is {self.outcome!r}"
             )
         return self

@@ -3,7 +3,7 @@
 ::
 
     WireError
-    └── InvalidValue    a value breaks the contract; carries every problem, each with its path
+    └── InvalidValue    a value is not valid; carries every problem, each with its path
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]
 
 
 def format_path(path: Path) -> str:
-    """Write a path the way people read it: ``publishers[0].publications[1].topic``."""
+    """Return a path as text, such as ``publishers[0].publications[1].topic``."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -27,7 +27,7 @@ def format_path(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with a value: where, and what would be right."""
+    """One problem of a value: its path, and a message that says what is expected."""
 
     path: Path
     message: str
@@ -37,11 +37,11 @@ class Problem:
 
 
 class WireError(Exception):
-    """The root of what ``firedex.wire`` raises."""
+    """Base class of the exceptions of ``firedex.wire``."""
 
 
 class InvalidValue(WireError):
-    """A value that breaks the contract, with everything that is wrong with it."""
+    """A value is not valid; ``problems`` lists everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)

@@ -1,4 +1,4 @@
-"""Flows, their place in the network, and the configuration that is made of them."""
+"""Flows, their endpoints in the network, and the configuration that contains them."""
 
 from datetime import datetime
 from ipaddress import IPv4Address
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from firedex.wire.mqtt_names import FilterName
-from firedex.wire.prediction import Prediction
+from firedex.wire.results import Prediction
 from firedex.wire.values import Identifier, PositiveCount, Priority, Probability, value
 from firedex.wire.workload import QualityOfService, Transport
 
@@ -28,9 +28,9 @@ Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
 @value
 class Assignment:
-    """Where one subscription goes: its flow (Ψ), the flow's priority (Φ) and drop rate (Ω).
+    """The flow of one subscription (Ψ), with the flow's priority (Φ) and drop rate (Ω).
 
-    Flows are numbered for each subscriber; priority 0 is the highest.
+    Each subscriber's flows are numbered from 0. Priority 0 is the highest.
     """
 
     subscriber: Identifier
@@ -43,10 +43,10 @@ class Assignment:
 
 @value
 class FlowEndpoints:
-    """The addresses and ports by which the network recognises a flow.
+    """The addresses and ports by which the network identifies a flow.
 
-    A flow has two local ports that it uses in turn, since a port cannot be bound again right after
-    a close.
+    A flow has two local ports and uses them alternately, because a port cannot be bound again
+    immediately after it was closed.
     """
 
     transport: Transport
@@ -58,7 +58,7 @@ class FlowEndpoints:
 
 @value
 class Flow:
-    """One connection of a subscriber, with what the network does to it."""
+    """One connection of a subscriber: its priority, drop rate, filters and endpoints."""
 
     subscriber: Identifier
     flow: FlowNumber
@@ -72,7 +72,7 @@ class Flow:
 
 @value
 class Configuration:
-    """A numbered plan: every flow, and what each subscription is predicted to get."""
+    """A numbered plan: all flows, and the prediction for each subscription."""
 
     version: PositiveCount
     broker: Identifier

@@ -1,4 +1,4 @@
-"""An incident, its phases, and what each phase makes of the subscribers' utilities."""
+"""Incidents, their phases, the utility profile of each phase, and the budgets of roles."""
 
 from datetime import datetime
 from typing import Annotated
@@ -6,40 +6,40 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from firedex.wire.mqtt_names import FilterName
-from firedex.wire.utility import Utility
 from firedex.wire.values import (
     Amount,
     Identifier,
-    Moment,
     NonNegative,
     Positive,
     Probability,
+    Timestamp,
     value,
 )
+from firedex.wire.workload import Utility
 
 __all__ = [
-    "ANYBODY",
+    "ANY_ROLE",
     "Budgets",
-    "Claim",
     "Incident",
-    "IncidentOpening",
+    "NewIncident",
     "PhaseChange",
     "PhaseProfile",
     "ProfileRule",
     "RoleBudget",
+    "UtilityClaim",
     "UtilityProfile",
 ]
 
-ANYBODY = "anybody"
-"""The role that stands for every role without an entry of its own."""
+ANY_ROLE = "anybody"
+"""The entry for every role without its own entry."""
 Title = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 OneLine = Annotated[Title, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
-"""Without control characters."""
+"""Text without control characters."""
 
 
 @value
-class IncidentOpening:
-    """What command says when it opens an incident."""
+class NewIncident:
+    """A request to open an incident."""
 
     title: OneLine
     phase: Identifier = "size-up"
@@ -47,19 +47,19 @@ class IncidentOpening:
 
 @value
 class PhaseChange:
-    """The phase that an incident goes into.
+    """A request to change the phase of the incident.
 
-    ``expected_phase_since``: only if the phase that the caller has seen is still the present one
-    (its ``phase_since``); another one, or another incident, may have come meanwhile.
+    ``expected_phase_since``: the ``phase_since`` that the caller last saw. If the incident or its
+    phase has changed since then, the request fails.
     """
 
     phase: Identifier
-    expected_phase_since: Moment | None = None
+    expected_phase_since: Timestamp | None = None
 
 
 @value
 class Incident:
-    """The incident that is going on, or the last one."""
+    """The open incident, or the last one if none is open."""
 
     title: Title
     phase: Identifier
@@ -70,27 +70,27 @@ class Incident:
 
 @value
 class ProfileRule:
-    """What a phase makes of the subscriptions that ``filter`` covers, for a role or for anybody.
+    """The effect of a phase on the subscriptions that ``filter`` covers, for one role or for all.
 
-    Exactly one of ``utility`` (stands in place of the subscriber's own) and ``factor`` (multiplies
-    its weight).
+    Exactly one of the two is given: ``utility`` replaces the subscriber's utility, ``factor``
+    multiplies its weight.
     """
 
     filter: FilterName
-    role: Identifier = ANYBODY
+    role: Identifier = ANY_ROLE
     utility: Utility | None = None
     factor: NonNegative | None = None
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> "ProfileRule":
+    def _check_utility_or_factor(self) -> "ProfileRule":
         if (self.utility is None) == (self.factor is None):
-            raise ValueError("give either 'utility' or 'factor'")
+            raise ValueError("exactly one of 'utility' and 'factor' must be given")
         return self
 
 
 @value
 class UtilityProfile:
-    """The rules of one phase; the first that covers a subscription decides."""
+    """The rules of one phase; the first rule that covers a subscription applies."""
 
     rules: Annotated[tuple[ProfileRule, ...], Field(max_length=1000)] = ()
 
@@ -105,11 +105,11 @@ class PhaseProfile:
 
 @value
 class RoleBudget:
-    """What a role may claim of shared bandwidth.
+    """The limits of one role.
 
-    ``utility``: the most that all of a subscriber's subscriptions together are worth to the plan;
-    who asks for more is scaled down to it. ``reserved_share``: the part of every switch that the
-    whole role may reserve with QoS 1 and 2. None is no bound.
+    ``utility``: maximum total utility of one subscriber's subscriptions; a higher total is scaled
+    down to it. ``reserved_share``: the fraction of every switch's bandwidth that all subscribers of
+    the role together may reserve with QoS 1 and 2. Null means no limit.
     """
 
     role: Identifier
@@ -119,26 +119,26 @@ class RoleBudget:
 
 @value
 class Budgets:
-    """The budgets of all roles; ``anybody`` is for those that are not named."""
+    """The budgets of all roles; ``anybody`` applies to roles that are not listed."""
 
     roles: Annotated[tuple[RoleBudget, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
-    def _one_for_each_role(self) -> "Budgets":
+    def _check_one_budget_per_role(self) -> "Budgets":
         names = [budget.role for budget in self.roles]
         if len(set(names)) < len(names):
-            raise ValueError("more than one budget for a role")
+            raise ValueError("a role has more than one budget; keep one of them")
         return self
 
-    def of(self, role: str) -> RoleBudget:
-        """The budget of ``role``: its own, anybody's, or none."""
+    def for_role(self, role: str) -> RoleBudget:
+        """Return the budget of ``role``: its own, that of ``anybody``, or one without limits."""
         by_role = {budget.role: budget for budget in self.roles}
-        return by_role.get(role) or by_role.get(ANYBODY) or RoleBudget(role=role)
+        return by_role.get(role) or by_role.get(ANY_ROLE) or RoleBudget(role=role)
 
 
 @value
-class Claim:
-    """What a subscriber's utilities come to, and what part of it counts."""
+class UtilityClaim:
+    """The total utility that a subscriber requests, and the fraction of it that is granted."""
 
     subscriber: Identifier
     asked: Amount

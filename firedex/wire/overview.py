@@ -1,54 +1,52 @@
-"""What people look at: the site now, each subscription, each switch, and how it has been."""
+"""Values that the dashboard shows: status of the site, subscriptions, switches and history."""
 
 from datetime import datetime
 from typing import Literal
 
-from firedex.wire.desired_network import DesiredSwitch
+from firedex.wire.controller_api import DesiredSwitch, SwitchStatistics, SwitchStatus
 from firedex.wire.incident import Incident
 from firedex.wire.mqtt_names import FilterName, TopicName
-from firedex.wire.observed_network import SwitchStatistics, SwitchStatus
-from firedex.wire.service_api import PushTrouble, Role
-from firedex.wire.utility import Utility
+from firedex.wire.service_api import PushFailure, Role
 from firedex.wire.values import Amount, Count, Flag, Identifier, Priority, Probability, value
-from firedex.wire.workload import QualityOfService
+from firedex.wire.workload import QualityOfService, Utility
 
 __all__ = [
     "Alert",
     "ClassHistory",
-    "ClassNow",
     "ClassShare",
-    "DeadlinesNow",
+    "ClassStatus",
+    "DeadlineStatus",
     "LateSubscription",
-    "LinkNow",
+    "LinkStatus",
     "Overview",
     "PartHealth",
     "Severity",
     "SilentSubscription",
     "SubscriptionView",
     "SwitchView",
-    "UtilityNow",
-    "Visitor",
+    "TokenIdentity",
+    "UtilityStatus",
 ]
 
 Severity = Literal["urgent", "warning", "note"]
 PartKind = Literal["broker", "gateway", "controller", "service", "client", "switch"]
-PartState = Literal["well", "stale", "trouble", "unknown"]
+PartState = Literal["healthy", "stale", "trouble", "unknown"]
 
 
 @value
-class Visitor:
-    """Who a token stands for. ``party``: the one subscriber or publisher of such a token."""
+class TokenIdentity:
+    """The identity of a token. ``client``: the subscriber or publisher that the token is for."""
 
     name: str
     role: Role
-    party: Identifier | None = None
+    client: Identifier | None = None
 
 
 @value
 class Alert:
-    """Something that somebody should know, in words.
+    """A message that requires attention.
 
-    ``since`` belongs at the end of the words; whoever shows them knows the reader's time zone.
+    ``since`` is shown after the text, in the reader's time zone.
     """
 
     severity: Severity
@@ -57,11 +55,12 @@ class Alert:
 
 
 @value
-class UtilityNow:
-    """Shares of all utility that could be had; ``timely``: all of a subscription's if its deadline
-    is met (by its 95th percentile, where it is measured), none of it otherwise.
+class UtilityStatus:
+    """The achieved utility as a fraction of the maximum utility.
 
-    Measured shares are of the ``measured_subscriptions`` that clients reported on lately.
+    ``timely``: a subscription counts fully if its deadline is met (measured: at the 95th
+    percentile), and not at all otherwise. Measured fractions cover the ``measured_subscriptions``
+    for which clients sent recent reports.
     """
 
     predicted: Probability
@@ -73,8 +72,8 @@ class UtilityNow:
 
 
 @value
-class DeadlinesNow:
-    """Subscriptions that have a deadline; of the measured ones it is known if they meet it."""
+class DeadlineStatus:
+    """The number of subscriptions with a deadline, and how many of them are measured."""
 
     subscriptions: Count = 0
     measured_subscriptions: Count = 0
@@ -82,7 +81,10 @@ class DeadlinesNow:
 
 @value
 class SilentSubscription:
-    """Nothing comes of it, though it should; or (``topics``) of these that it matches."""
+    """A subscription that receives no events although events are expected.
+
+    ``topics``: the topics without events, if only some of the matching topics are affected.
+    """
 
     subscriber: Identifier
     filter: FilterName
@@ -90,8 +92,8 @@ class SilentSubscription:
 
 
 @value
-class ClassNow:
-    """A priority class: what clients measured lately beside what is predicted."""
+class ClassStatus:
+    """A priority class: recent measurements of clients, and the prediction."""
 
     priority: Priority
     subscriptions: Count
@@ -106,8 +108,9 @@ class ClassNow:
 
 @value
 class LateSubscription:
-    """A subscription that misses its deadline: as measured, or (``predicted``) as far as can be
-    told only by prediction.
+    """A subscription that misses its deadline.
+
+    ``predicted``: by prediction only, because there is no measurement.
     """
 
     subscriber: Identifier
@@ -124,7 +127,7 @@ class LateSubscription:
 
 @value
 class ClassShare:
-    """What one class takes of a link: planned, and counted by the switch if it is known."""
+    """The rate of one class on a link: planned, and counted by the switch if available."""
 
     priority: Priority
     planned_bits_per_second: Amount
@@ -132,32 +135,32 @@ class ClassShare:
 
 
 @value
-class LinkNow:
-    """An outbound port of a switch: to another switch, or (``towards`` none) to its hosts."""
+class LinkStatus:
+    """An outbound port of a switch: to another switch, or to its hosts (``towards`` is null)."""
 
     switch: Identifier
     towards: Identifier | None = None
     bandwidth_bits_per_second: Amount
     full_bandwidth_bits_per_second: Amount
-    """As the site was built."""
+    """The bandwidth without any reduction."""
     reduced_since: datetime | None = None
     classes: tuple[ClassShare, ...] = ()
 
     @property
     def planned_load(self) -> float:
-        """Offered bits over bandwidth."""
+        """Planned bits per second divided by the bandwidth."""
         planned = sum(share.planned_bits_per_second for share in self.classes)
         return planned / self.bandwidth_bits_per_second
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the port as shown to users."""
         return f"{self.switch} to {self.towards}" if self.towards else self.switch
 
 
 @value
 class PartHealth:
-    """A running part, and when it was heard last."""
+    """The health of a process, and the age of its last heartbeat."""
 
     part: str
     kind: PartKind
@@ -169,34 +172,35 @@ class PartHealth:
 
 @value
 class Overview:
-    """The site at this moment, for two seconds of somebody's time."""
+    """The current status of the site."""
 
     name: str
     now_seconds: Amount
     measured_within_seconds: Amount
-    """What was reported longer ago, or of another version, is not what is measured now."""
+    """Older reports, and reports for another version, are ignored."""
     version: Count
-    in_force_since: datetime | None = None
+    active_since: datetime | None = None
     pending_changes: Count = 0
     incident: Incident | None = None
-    trouble: PushTrouble | None = None
-    utility: UtilityNow | None = None
-    classes: tuple[ClassNow, ...] = ()
+    trouble: PushFailure | None = None
+    utility: UtilityStatus | None = None
+    classes: tuple[ClassStatus, ...] = ()
     late: tuple[LateSubscription, ...] = ()
     late_in_all: Count = 0
-    deadlines: DeadlinesNow | None = None
+    deadlines: DeadlineStatus | None = None
     predicted_late: Count = 0
     silent: tuple[SilentSubscription, ...] = ()
-    links: tuple[LinkNow, ...] = ()
+    links: tuple[LinkStatus, ...] = ()
     parts: tuple[PartHealth, ...] = ()
     alerts: tuple[Alert, ...] = ()
 
 
 @value
 class SubscriptionView:
-    """A subscription as registered, where it is carried, and what is predicted for it.
+    """A subscription as registered, its flow, and its prediction.
 
-    ``flow`` and what follows is none until a configuration with it is in force.
+    ``flow`` and the fields after it are null until an active configuration contains the
+    subscription.
     """
 
     subscriber: Identifier
@@ -218,7 +222,7 @@ class SubscriptionView:
 
 @value
 class SwitchView:
-    """A switch: what is desired of it, what the controller says of it, and its counters."""
+    """A switch: its desired state, its status and its counters."""
 
     switch: Identifier
     desired: DesiredSwitch | None = None
@@ -228,10 +232,10 @@ class SwitchView:
 
 @value
 class ClassHistory:
-    """What clients measured of one class within some seconds.
+    """The measurements of one class by clients in a period of ``seconds``.
 
-    ``missing_events`` and ``success_rate`` are of numbered events alone; None where publishers do
-    not number theirs.
+    ``missing_events`` and ``success_rate`` cover numbered events only; null if publishers do not
+    number their events.
     """
 
     at: datetime

@@ -1,4 +1,4 @@
-"""How many bytes an event takes on the wire: every header counted, and the event stamp.
+"""The size of an event on the wire, including all headers and the event stamp.
 
 One event is one packet over UDP (MQTT-SN). Over TCP (MQTT 5) an event larger than a segment takes
 several, each with its own headers. Frames are counted as the kernel's shaper counts them: without
@@ -12,15 +12,15 @@ from firedex.wire.workload import Transport
 __all__ = [
     "ETHERNET_HEADER_BYTES",
     "IP_HEADER_BYTES",
-    "LARGEST_SEGMENT_BYTES",
-    "LARGEST_UDP_PAYLOAD_BYTES",
+    "MAX_SEGMENT_BYTES",
+    "MAX_UDP_PAYLOAD_BYTES",
     "MTU_BYTES",
     "STAMP_BYTES",
     "TCP_HEADER_BYTES",
     "UDP_HEADER_BYTES",
     "mqtt_publish_bytes",
     "mqtt_sn_publish_bytes",
-    "packets_of_event",
+    "packets_per_event",
     "wire_bytes",
 ]
 
@@ -31,12 +31,12 @@ UDP_HEADER_BYTES = 8
 TCP_HEADER_BYTES = 20 + 12
 """With the timestamps option, which Linux sends by default."""
 
-LARGEST_SEGMENT_BYTES = MTU_BYTES - IP_HEADER_BYTES - TCP_HEADER_BYTES
+MAX_SEGMENT_BYTES = MTU_BYTES - IP_HEADER_BYTES - TCP_HEADER_BYTES
 
 STAMP_BYTES: dict[Transport, int] = {"udp": 24, "tcp": 38}
-"""The event stamp: origin (8 bytes), sequence (6), time (8).
+"""The event stamp: stream id (8 bytes), sequence number (6), time (8).
 
-Over MQTT-SN it goes before the payload, after a 2-byte mark. Over MQTT 5 it is a user property:
+Over MQTT-SN it precedes the payload, after a 2-byte marker. Over MQTT 5 it is a user property:
 identifier (1), key ``fdx`` with its length (2 + 3), value in base64 with its length (2 + 30).
 """
 
@@ -47,13 +47,13 @@ MQTT_SN_LONG_HEADER_BYTES = 9
 
 
 def mqtt_sn_publish_bytes(payload_bytes: int) -> int:
-    """Size of an MQTT-SN 1.2 PUBLISH message."""
+    """Return the size of an MQTT-SN 1.2 PUBLISH message."""
     short = payload_bytes + MQTT_SN_SHORT_HEADER_BYTES
     return short if short < 256 else payload_bytes + MQTT_SN_LONG_HEADER_BYTES
 
 
 def mqtt_publish_bytes(payload_bytes: int, topic: str, qos: int, property_bytes: int = 0) -> int:
-    """Size of an MQTT 5 PUBLISH packet: header, topic name, packet id, properties, payload."""
+    """Return the size of an MQTT 5 PUBLISH packet, all headers included."""
     variable_header = 2 + len(topic.encode()) + (2 if qos else 0)
     properties = _variable_length_bytes(property_bytes) + property_bytes
     remaining = variable_header + properties + payload_bytes
@@ -61,35 +61,33 @@ def mqtt_publish_bytes(payload_bytes: int, topic: str, qos: int, property_bytes:
 
 
 def _variable_length_bytes(number: int) -> int:
-    """Bytes that MQTT's variable byte integer takes for ``number``."""
+    """Return the size of ``number`` as an MQTT variable byte integer."""
     return 1 if number < 128 else 2 if number < 16_384 else 3 if number < 2_097_152 else 4
 
 
-LARGEST_UDP_PAYLOAD_BYTES = (
-    MTU_BYTES - IP_HEADER_BYTES - UDP_HEADER_BYTES - MQTT_SN_LONG_HEADER_BYTES
-)
+MAX_UDP_PAYLOAD_BYTES = MTU_BYTES - IP_HEADER_BYTES - UDP_HEADER_BYTES - MQTT_SN_LONG_HEADER_BYTES
 
 
-def packets_of_event(
+def packets_per_event(
     *, payload_bytes: int, transport: Transport, topic: str, qos: int = 0, stamped: bool = False
 ) -> int:
-    """How many packets one event takes: one datagram, or as many segments as it fills."""
+    """Return the number of packets of one event: one datagram, or one or more TCP segments."""
     if transport == "udp":
         return 1
     stamp = STAMP_BYTES[transport] if stamped else 0
-    return ceil(mqtt_publish_bytes(payload_bytes, topic, qos, stamp) / LARGEST_SEGMENT_BYTES)
+    return ceil(mqtt_publish_bytes(payload_bytes, topic, qos, stamp) / MAX_SEGMENT_BYTES)
 
 
 def wire_bytes(
     *, payload_bytes: int, transport: Transport, topic: str, qos: int = 0, stamped: bool = False
 ) -> int:
-    """All bytes on the wire for one event of ``payload_bytes``."""
+    """Return the number of bytes on the wire of one event of ``payload_bytes``."""
     stamp = STAMP_BYTES[transport] if stamped else 0
     if transport == "udp":
         message = mqtt_sn_publish_bytes(payload_bytes + stamp)
         return ETHERNET_HEADER_BYTES + IP_HEADER_BYTES + UDP_HEADER_BYTES + message
     message = mqtt_publish_bytes(payload_bytes, topic, qos, stamp)
-    segments = packets_of_event(
+    segments = packets_per_event(
         payload_bytes=payload_bytes, transport=transport, topic=topic, qos=qos, stamped=stamped
     )
     return message + segments * (ETHERNET_HEADER_BYTES + IP_HEADER_BYTES + TCP_HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""A site and its workload, whole: what one scenario file says."""
+"""The scenario: a site, its workload and its planning settings, as in one scenario file."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,79 +6,121 @@ from pydantic import (
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
-    field_validator,
     model_validator,
 )
 from pydantic_core import ArgsKwargs, InitErrorDetails, PydanticCustomError
 
 from firedex.wire.flows import Assignment
 from firedex.wire.incident import PhaseProfile
-from firedex.wire.network import ClassCount, Network
-from firedex.wire.scenario_references import reference_problems
-from firedex.wire.timeline import TimelineEvent
-from firedex.wire.values import Count, Flag, Identifier, PositiveCount, Probability, value
+from firedex.wire.mqtt_names import TopicName
+from firedex.wire.network import Network
+from firedex.wire.planning import Planning
+from firedex.wire.scenario_checks import reference_problems
+from firedex.wire.values import Flag, Identifier, NonNegative, Positive, value
 from firedex.wire.workload import Publisher, Subscriber, Topic, Transport
 
 __all__ = [
-    "DropPolicy",
-    "Planning",
-    "PriorityPolicy",
-    "Ranking",
-    "ReservedBudget",
+    "BandwidthChange",
+    "Join",
+    "KillablePart",
+    "Leave",
+    "LinkChange",
+    "PartKill",
+    "PhaseStart",
     "Scenario",
-    "Split",
+    "Surge",
+    "TimelineEvent",
 ]
 
-PriorityPolicy = Literal["bandwidth-adjusted", "information-only", "random", "none"]
-DropPolicy = Literal["none", "flat", "linear", "exponential", "optimized", "deadline-aware"]
-Ranking = Literal["per-subscriber", "global"]
-Split = Literal["equal", "optimal"]
+KillablePart = Literal["broker", "gateway", "service", "controller", "switch-agent"]
 
 
 @value
-class ReservedBudget:
-    """The part of every switch's bandwidth that a role may reserve with QoS 1 and 2."""
+class Join:
+    """A subscriber joins. If this is its first event, it is absent at the start."""
 
-    role: Identifier
-    share: Probability
+    kind: Literal["join"] = "join"
+    at_seconds: NonNegative
+    subscriber: Identifier
 
 
 @value
-class Planning:
-    """How a plan is to be made.
+class Leave:
+    """A subscriber leaves, and its registration is deleted."""
 
-    ``ranking``: whether a subscription's class follows from its rank among its subscriber's own or
-    among all. ``split``: how a subscriber's ranked subscriptions are cut into flows. ``seed`` is
-    the ``random`` policy's. A role without a budget may reserve whatever there is.
+    kind: Literal["leave"] = "leave"
+    at_seconds: NonNegative
+    subscriber: Identifier
+
+
+@value
+class PhaseStart:
+    """The incident enters another phase; ``phases`` defines the utilities of that phase."""
+
+    kind: Literal["phase"] = "phase"
+    at_seconds: NonNegative
+    phase: Identifier
+
+
+@value
+class BandwidthChange:
+    """The bandwidth of a switch changes, and the service is informed."""
+
+    kind: Literal["bandwidth"] = "bandwidth"
+    at_seconds: NonNegative
+    switch: Identifier
+    bandwidth_bits_per_second: Positive
+
+
+@value
+class LinkChange:
+    """A link between two switches goes down or comes up again."""
+
+    kind: Literal["link"] = "link"
+    at_seconds: NonNegative
+    from_: Annotated[Identifier, Field(alias="from")]
+    to: Identifier
+    up: Flag
+
+
+@value
+class Surge:
+    """A publisher publishes at ``factor`` times its declared rate, on one topic or on all topics.
+
+    The service is not informed; it has to detect the change by measurement.
     """
 
-    flows_per_subscriber: PositiveCount = 8
-    priorities: ClassCount = 8
-    rho_tolerance: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.1
-    priority_policy: PriorityPolicy = "bandwidth-adjusted"
-    drop_policy: DropPolicy = "optimized"
-    ranking: Ranking = "per-subscriber"
-    split: Split = "equal"
-    seed: Count = 0
-    reserved_budgets: tuple[ReservedBudget, ...] = ()
+    kind: Literal["surge"] = "surge"
+    at_seconds: NonNegative
+    publisher: Identifier
+    topic: TopicName | None = None
+    factor: NonNegative
+    for_seconds: Positive
 
-    @field_validator("reserved_budgets")
-    @classmethod
-    def _one_for_each_role(cls, budgets: tuple[ReservedBudget, ...]) -> tuple[ReservedBudget, ...]:
-        roles = [budget.role for budget in budgets]
-        doubled = sorted({role for role in roles if roles.count(role) > 1})
-        if doubled:
-            raise ValueError(f"more than one budget for {', '.join(doubled)}")
-        return budgets
+
+@value
+class PartKill:
+    """A process is killed, and started again after ``down_seconds``."""
+
+    kind: Literal["kill"] = "kill"
+    at_seconds: NonNegative
+    part: KillablePart
+    down_seconds: NonNegative = 1.0
+
+
+TimelineEvent = Annotated[
+    Join | Leave | PhaseStart | BandwidthChange | LinkChange | Surge | PartKill,
+    Field(discriminator="kind"),
+]
 
 
 @value
 class Scenario:
-    """Topics, publishers, subscribers, the network between them, and how to plan for it.
+    """Topics, publishers, subscribers, the network between them, and the planning settings.
 
-    Whatever way it is made, it is checked whole: names that refer to nothing, doubled names,
-    assignments that contradict each other are refused together with whatever else is wrong.
-    ``phases`` and ``timeline`` are for runs that last; a plan is made of the rest.
+    The constructor checks the scenario as a whole: unknown names, duplicate names and contradictory
+    assignments are reported together with all other problems. ``phases`` and ``timeline`` are used
+    by emulations only; a plan depends on the other fields.
     """
 
     name: Annotated[str, Field(strict=True, min_length=1)]
@@ -95,13 +137,13 @@ class Scenario:
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked_whole(cls, data: Any, build: ValidatorFunctionWrapHandler) -> "Scenario":
+    def _check_references(cls, data: Any, build: ValidatorFunctionWrapHandler) -> "Scenario":
         raw = data.kwargs if isinstance(data, ArgsKwargs) else data
         errors: list[InitErrorDetails] = []
         try:
-            made: Scenario = build(data)
+            scenario: Scenario = build(data)
         except ValidationError as error:
-            errors = [_kept(details) for details in error.errors()]
+            errors = [_to_init_error(details) for details in error.errors()]
         errors += [
             InitErrorDetails(
                 type=PydanticCustomError("reference", "{text}", {"text": problem.message}),
@@ -112,17 +154,17 @@ class Scenario:
         ]
         if errors:
             raise ValidationError.from_exception_data("Scenario", errors)
-        return made
+        return scenario
 
 
-def _kept(details: Any) -> InitErrorDetails:
-    """Carry an error over into the combined one; texts of custom errors are final."""
+def _to_init_error(details: Any) -> InitErrorDetails:
+    """Return an error in the form that a combined ``ValidationError`` takes."""
     context = details.get("ctx", {})
     kind: str | PydanticCustomError = details["type"]
     if details["type"] == "value_error":
         kind = PydanticCustomError("value_error", "{text}", {"text": details["msg"]})
         context = {}
-    made = InitErrorDetails(type=kind, loc=details["loc"], input=details["input"])
+    init_error = InitErrorDetails(type=kind, loc=details["loc"], input=details["input"])
     if context:
-        made["ctx"] = context
-    return made
+        init_error["ctx"] = context
+    return init_error

@@ -1,5 +1,6 @@
-"""What the service answers, beside configurations: changes, topics, status, differences."""
+"""Requests and responses of the configuration service, and reports of running processes."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
@@ -10,83 +11,160 @@ from firedex.wire.flows import Flow
 from firedex.wire.incident import Incident
 from firedex.wire.mqtt_names import FilterName, TopicName
 from firedex.wire.network import Network
-from firedex.wire.plan_report import PlanReport
-from firedex.wire.prediction import Prediction
-from firedex.wire.registrations import PublisherRegistration, SubscriberRegistration
-from firedex.wire.reports import Heartbeat
+from firedex.wire.planning import PlanReport
+from firedex.wire.results import Prediction
 from firedex.wire.values import (
     Amount,
     Count,
+    Finite,
     Flag,
     Identifier,
+    NonNegative,
+    Positive,
     PositiveCount,
     Priority,
     Probability,
+    Timestamp,
     value,
 )
-from firedex.wire.workload import SizeDistribution, Subscription
+from firedex.wire.workload import (
+    PublisherRegistration,
+    SizeDistribution,
+    SubscriberRegistration,
+    Subscription,
+)
 
 __all__ = [
-    "Accepted",
+    "MAX_TOPICS_PER_REPORT",
+    "AcceptedChange",
     "AuditEntry",
     "ConfigurationDifference",
     "ConfigurationRecord",
     "Deviation",
-    "ErrorAnswer",
+    "ErrorResponse",
     "FlowChange",
     "Health",
-    "KeptHeartbeat",
+    "Heartbeat",
+    "HeartbeatRecord",
     "MeasuredRate",
     "NetworkView",
-    "Now",
-    "PushTrouble",
-    "Received",
+    "PushFailure",
+    "ReceivedReports",
     "ServiceStatus",
-    "SubscriberPlace",
-    "SubscriptionMove",
+    "ServiceTime",
+    "Statistics",
+    "SubscriberLocation",
+    "SubscriptionChange",
     "SubscriptionSet",
+    "TopicCount",
     "TopicState",
-    "WhatIf",
-    "WhatIfAnswer",
+    "WhatIfRequest",
+    "WhatIfResult",
+    "count_numbered_events",
 ]
 
+
+MAX_TOPICS_PER_REPORT = 10_000
+"""Maximum number of topics in the statistics of one flow and one window."""
+
+
+@value
+class TopicCount:
+    """The events of one topic in a window: offered (before any drop), delivered and missing.
+
+    ``missing_events`` is null if the publisher does not number its events.
+    """
+
+    topic: TopicName
+    offered_events: Count | None = None
+    delivered_events: Count | None = None
+    missing_events: Count | None = None
+    payload_bytes: Count = 0
+
+
+def count_numbered_events(topics: Iterable[TopicCount]) -> tuple[int, int]:
+    """Return the delivered and the missing events of the topics whose events are numbered."""
+    known = [(count.delivered_events or 0, count.missing_events) for count in topics]
+    counted = [(came, gone) for came, gone in known if gone is not None]
+    return sum(came for came, _ in counted), sum(gone for _, gone in counted)
+
+
+@value
+class Statistics:
+    """The events of one flow in a window, as one reporter saw them.
+
+    Delays are those of delivered events only.
+    """
+
+    reporter: Identifier
+    subscriber: Identifier
+    flow: Count
+    configuration_version: Count
+    window_start: Timestamp
+    window_seconds: Positive
+    topics: Annotated[tuple[TopicCount, ...], Field(max_length=MAX_TOPICS_PER_REPORT)] = ()
+    delay_mean_seconds: NonNegative | None = None
+    delay_p95_seconds: NonNegative | None = None
+    clock_offset_seconds: Finite | None = None
+
+
+@value
+class Heartbeat:
+    """The report of a process that it is running, and the configuration that it uses.
+
+    ``every_seconds``: interval between heartbeats. A process that has sent none for several
+    intervals is reported as stale.
+    """
+
+    part: Identifier
+    kind: Literal["broker", "gateway", "controller", "service", "client", "switch"]
+    site: Identifier = "site"
+    started_at: Timestamp
+    sent_at: Timestamp
+    configuration_version: Count = 0
+    every_seconds: Positive | None = None
+
+
 Role = Literal["command", "operator", "subscriber", "publisher"]
-ConfigurationState = Literal["planned", "in-force", "replaced", "failed"]
+ConfigurationState = Literal["planned", "active", "replaced", "failed"]
 
 
 @value
 class ErrorProblem:
-    """One thing that is wrong, and where."""
+    """One problem of a request: its path and a message."""
 
     path: str
     message: str
 
 
 @value
-class ErrorAnswer:
-    """Why a request was not granted."""
+class ErrorResponse:
+    """The reason why a request failed."""
 
     error: str
     problems: tuple[ErrorProblem, ...] = ()
 
 
 @value
-class Accepted:
-    """A change that is kept; it is in force with the first configuration that includes it."""
+class AcceptedChange:
+    """A change that was stored. It is active with the first configuration that includes it."""
 
     change: PositiveCount
 
 
 @value
-class Now:
-    """The service's clock, as seconds since the epoch."""
+class ServiceTime:
+    """The time on the service's clock, in seconds since the epoch."""
 
     now_seconds: Amount
 
 
 @value
 class Health:
-    """Whether the service is well, and if not, why; ``open``: it asks for no tokens."""
+    """The health of the service, and the reasons if it is not ready.
+
+    ``open``: the service accepts requests without a token.
+    """
 
     status: Literal["ok", "not-ready"]
     reasons: tuple[str, ...] = ()
@@ -95,9 +173,9 @@ class Health:
 
 @value
 class MeasuredRate:
-    """A topic's rate and size as the gateway counts them before any drop.
+    """The rate and event size of a topic, measured by the gateway before any drop.
 
-    ``confidence`` is 1 − half of the rate's 95 % confidence interval ÷ the rate, at least 0.
+    ``confidence`` is 1 − (half-width of the rate's 95 % confidence interval ÷ rate), at least 0.
     """
 
     rate_per_second: Amount
@@ -108,7 +186,7 @@ class MeasuredRate:
 
 @value
 class TopicState:
-    """A topic: what is declared of it, what is measured, and what plans count with."""
+    """A topic with its declared, measured and planned rates."""
 
     name: TopicName
     event_bytes: Count
@@ -121,14 +199,14 @@ class TopicState:
 
 @value
 class SubscriptionSet:
-    """Some of a subscriber's subscriptions, to be added or to replace those of the same filter."""
+    """Subscriptions to add; a subscription with the same filter is replaced."""
 
     subscriptions: Annotated[tuple[Subscription, ...], Field(max_length=10_000)]
 
 
 @value
-class PushTrouble:
-    """Why the last plan is not in force, and when it is tried again."""
+class PushFailure:
+    """The error of the last push to the controller, and the time until the next attempt."""
 
     error: str
     since: datetime
@@ -138,28 +216,28 @@ class PushTrouble:
 
 @value
 class ServiceStatus:
-    """The service at a glance."""
+    """The status of the service."""
 
     name: str
     publishers: Count
     subscribers: Count
     subscriptions: Count
     last_change: Count
-    in_force_version: Count
-    in_force_change: Count
+    active_version: Count
+    active_change: Count
     pending_changes: Count
     pending_since: datetime | None = None
-    in_force_since: datetime | None = None
+    active_since: datetime | None = None
     achieved_utility_rate: Probability | None = None
     deadlines_missed: Count = 0
-    trouble: PushTrouble | None = None
+    trouble: PushFailure | None = None
     incident: Incident | None = None
     event_streams: Count = 0
 
 
 @value
 class ConfigurationRecord:
-    """A configuration in the list of all: why, when, how long it took, what became of it."""
+    """An entry in the list of configurations: reason, times, durations and state."""
 
     version: PositiveCount
     state: ConfigurationState
@@ -168,13 +246,13 @@ class ConfigurationRecord:
     created_at: datetime
     planned_seconds: Amount | None = None
     pushed_seconds: Amount | None = None
-    in_force_at: datetime | None = None
+    activated_at: datetime | None = None
     error: str | None = None
 
 
 @value
 class FlowChange:
-    """A flow that is not the same in two configurations; None where it does not exist."""
+    """A flow that differs between two configurations; null where it does not exist."""
 
     subscriber: Identifier
     flow: Count
@@ -183,8 +261,8 @@ class FlowChange:
 
 
 @value
-class SubscriptionMove:
-    """A subscription whose class differs, or whose drop rate by a tenth of a per cent or more."""
+class SubscriptionChange:
+    """A subscription whose class differs, or whose drop rate differs by at least 0.001."""
 
     subscriber: Identifier
     filter: FilterName
@@ -196,17 +274,17 @@ class SubscriptionMove:
 
 @value
 class ConfigurationDifference:
-    """What changed from one configuration to another."""
+    """The differences between two configurations."""
 
     from_version: Count
     to_version: Count
     flows: tuple[FlowChange, ...]
-    subscriptions: tuple[SubscriptionMove, ...]
+    subscriptions: tuple[SubscriptionChange, ...]
 
 
 @value
-class WhatIf:
-    """A hypothetical change, all of it at once."""
+class WhatIfRequest:
+    """A hypothetical change; all parts of it are applied together."""
 
     subscribers: Annotated[tuple[SubscriberRegistration, ...], Field(max_length=10_000)] = ()
     publishers: Annotated[tuple[PublisherRegistration, ...], Field(max_length=10_000)] = ()
@@ -217,13 +295,13 @@ class WhatIf:
 
 
 @value
-class WhatIfAnswer:
-    """What would be planned, what it would be predicted to bring, and what would change.
+class WhatIfResult:
+    """The plan, the prediction and the differences that a hypothetical change would cause.
 
-    ``present``: what is predicted if nothing changes, planned at the same moment with the same
-    measured rates (none if that cannot be planned). ``difference`` is against that plan: what rates
-    have moved by themselves is no effect of the change. ``present_is_in_force``: that plan is the
-    one in force; otherwise rates have moved since it was made, or changes are still to be planned.
+    ``present``: the prediction without the change, planned at the same time with the same measured
+    rates; null if that cannot be planned. ``difference`` compares with that plan, so that it shows
+    effects of the change only. ``present_is_active``: that plan is the active configuration;
+    otherwise rates have changed since it was planned, or changes are pending.
     """
 
     flows: tuple[Flow, ...]
@@ -231,12 +309,12 @@ class WhatIfAnswer:
     report: PlanReport
     difference: ConfigurationDifference
     present: Prediction | None = None
-    present_is_in_force: Flag = False
+    present_is_active: Flag = False
 
 
 @value
 class Deviation:
-    """What a client measured on a flow beside what was predicted for it."""
+    """The delays and the success rate of a flow: measured by the client, and predicted."""
 
     subscriber: Identifier
     flow: Count
@@ -253,7 +331,7 @@ class Deviation:
 
 @value
 class AuditEntry:
-    """Who changed what, and when."""
+    """One entry of the audit log: actor, action, subject and time of a change."""
 
     change: PositiveCount
     at: datetime
@@ -264,8 +342,8 @@ class AuditEntry:
 
 
 @value
-class SubscriberPlace:
-    """The switch that a subscriber is behind; ``seen``: the controller says so."""
+class SubscriberLocation:
+    """The switch that a subscriber is attached to; ``seen``: observed by the controller."""
 
     subscriber: Identifier
     address: IPv4Address
@@ -275,23 +353,23 @@ class SubscriberPlace:
 
 @value
 class NetworkView:
-    """The network that plans count with, and where subscribers are in it."""
+    """The network that plans are based on, and the locations of subscribers in it."""
 
     network: Network
     given: Flag
-    places: tuple[SubscriberPlace, ...] = ()
+    places: tuple[SubscriberLocation, ...] = ()
 
 
 @value
-class Received:
-    """How many reports were taken."""
+class ReceivedReports:
+    """The number of reports that were stored."""
 
     received: Count
 
 
 @value
-class KeptHeartbeat:
-    """A part's last heartbeat, and how long ago it came."""
+class HeartbeatRecord:
+    """The last heartbeat of a process, and its age in seconds."""
 
     heartbeat: Heartbeat
     seconds_ago: Amount

@@ -1,4 +1,4 @@
-"""``firedex emulate``."""
+"""The command ``firedex emulate``."""
 
 import json
 import math
@@ -14,75 +14,85 @@ from typing import Any, NoReturn
 import click
 from rich.console import Console
 
-from firedex.scenario_file import ScenarioFileError, read_scenario
-from firedex.service_access import ServiceAccessError
+from firedex.scenario import ScenarioFileError, read_scenario
+from firedex.transport.http import HttpError
 from firedex.wire import Transport
-from firedex_emulation.emulation_orders import EMBEDDED_LABEL, EmulationOrders
-from firedex_emulation.errors import CannotEmulate, EmulationError
-from firedex_emulation.measurement import WayMeasurement
-from firedex_emulation.network_plan import TOPOLOGIES
-from firedex_emulation.report import write_report
-from firedex_emulation.run_journal import clean_up
-from firedex_emulation.sandbox import check_requirements
-from firedex_emulation.tables import show
-from firedex_emulation.ways import WAYS, ways_of
+from firedex_emulation.errors import EmulationError, RequirementsMissing
+from firedex_emulation.measurement.comparison import ModeMeasurement
+from firedex_emulation.report.pages import write_report
+from firedex_emulation.report.tables import print_tables
+from firedex_emulation.testbed.emulation_settings import EMBEDDED_LABEL, EmulationSettings
+from firedex_emulation.testbed.modes import MODES, parse_modes
+from firedex_emulation.testbed.run_journal import clean_up
+from firedex_emulation.testbed.sandbox import check_requirements
+from firedex_emulation.topologies.network_plan import TOPOLOGIES
 
 __all__ = ["emulate"]
 
-INTERRUPTED = 130
+INTERRUPTED_EXIT_CODE = 130
 
 
 @click.command(epilog="Example: firedex emulate builtin:critical-event --duration 10")
 @click.argument("scenario", default="builtin:critical-event", metavar="[SCENARIO]")
 @click.option(
-    "--compare", default=",".join(WAYS), show_default=True, help="Ways to run it, by comma."
+    "--compare",
+    default=",".join(MODES),
+    show_default=True,
+    help="Modes to run and compare, separated by commas.",
 )
 @click.option(
     "--duration",
     type=click.FloatRange(1, 3600),
     default=10.0,
     show_default=True,
-    help="Seconds of traffic each way.",
+    help="Seconds of traffic in each mode.",
 )
 @click.option(
     "--framework",
     type=click.Choice(["ryu", "os-ken"]),
-    help="For the controller; by default Ryu if it is installed, else os-ken.",
+    help="OpenFlow framework of the controller. The default is Ryu if installed, else os-ken.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the traffic."
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Seed of the random traffic.",
 )
 @click.option(
     "--transport",
     type=click.Choice(["udp", "tcp"]),
-    help="MQTT-SN over UDP or MQTT over TCP to all subscribers; by default as the scenario says.",
+    help="Transport to all subscribers: MQTT-SN over UDP, or MQTT over TCP. The default is the "
+    "transport of the scenario.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the report and the delivery records (Parquet) in this folder.",
+    help="Folder for the report and the delivery records (Parquet).",
 )
 @click.option(
     "--topology",
     type=click.Choice(TOPOLOGIES),
-    help="How to build its network; by default the first of these that carries it.",
+    help="Topology of the emulated network. The default is the first one that can carry the "
+    "scenario.",
 )
 @click.option(
     "--embedded",
     is_flag=True,
-    help="Without root and switches: parts on loopback, and a link in user space.",
+    help="Run without root and without switches: all processes on loopback, connected by a link in "
+    "user space.",
 )
 @click.option(
     "--embedded-if-needed",
     is_flag=True,
-    help="The same, where real switches cannot be had; says why.",
+    help="Run as with --embedded if real switches are not available, and print the reason.",
 )
 @click.option(
     "--clean",
     is_flag=True,
-    help="Only remove what runs that died have left behind, and say what it was.",
+    help="Remove and list the processes and folders that killed runs left behind, and exit.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def emulate(
     scenario: str,
     compare: str,
@@ -97,29 +107,31 @@ def emulate(
     clean: bool,
     as_json: bool,
 ) -> None:
-    """Run a scenario on real switches, in several ways, and measure what is delivered.
+    """Run a scenario on emulated switches in several modes and measure what is delivered.
 
-    Mininet and Open vSwitch in a sandbox of their own: nothing of it is left when it ends. Needs
-    root, but for --embedded. The ways: none (one class, no drop rates), priority (classes, no drop
-    rates), firedex. The scenario's timeline happens on the way; the report says how predictions
-    held.
+    Mininet and Open vSwitch run in a private sandbox, which is removed at the end of the run. Root
+    is required unless --embedded is given.
+
+    The modes are: none (one class, no drop rates), priority (classes, no drop rates), and firedex
+    (classes and drop rates). The events of the scenario's timeline happen during each run. The
+    report compares the measurements with the predictions.
     """
     if clean:
         _clean(as_json)
         return
-    if math.isnan(duration):  # FloatRange lets it pass
-        raise click.BadParameter("give a number of seconds", param_hint="--duration")
+    if math.isnan(duration):  # FloatRange accepts NaN
+        raise click.BadParameter("NaN is not a number of seconds", param_hint="--duration")
     try:
-        ways = ways_of(compare)
+        modes = parse_modes(compare)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--compare") from error
     if out is not None:
-        _make_folder(out)
+        _make_report_folder(out)
     try:
-        with _orderly_end(), Console(stderr=True).status("…") as status:
-            orders = EmulationOrders(
+        with _exit_on_signals(), Console(stderr=True).status("Starting") as status:
+            settings = EmulationSettings(
                 scenario=read_scenario(scenario),
-                ways=ways,
+                modes=modes,
                 framework=framework or ("ryu" if find_spec("ryu") else "os-ken"),
                 seconds=duration,
                 seed=seed,
@@ -128,55 +140,60 @@ def emulate(
                 transport=transport,
                 embedded=embedded or (embedded_if_needed and _has_no_switches()),
             )
-            measured = _run(orders, status.update)
-            written = write_report(orders, measured, out) if out is not None else []
+            measurements = _run(settings, status.update)
+            files = write_report(settings, measurements, out) if out is not None else []
     except KeyboardInterrupt:
-        click.echo("firedex: interrupted; nothing of the emulation is left", err=True)
-        sys.exit(INTERRUPTED)
-    except (EmulationError, ScenarioFileError, ServiceAccessError) as error:
+        click.echo("firedex: interrupted; the emulation was removed from this machine", err=True)
+        sys.exit(INTERRUPTED_EXIT_CODE)
+    except (EmulationError, HttpError, ScenarioFileError) as error:
         click.echo(f"firedex: {error}", err=True)
         sys.exit(2)
     if as_json:
-        click.echo(json.dumps([way.as_plain() for way in measured], indent=2))
+        click.echo(json.dumps([mode.as_plain() for mode in measurements], indent=2))
         return
-    show(measured, written)
+    print_tables(measurements, files)
 
 
-def _run(orders: EmulationOrders, report: Callable[[str], None]) -> list[WayMeasurement]:
-    """On what was asked for; only that is imported, since Mininet may not be there."""
-    if orders.embedded:
-        from firedex_emulation.embedded.embedded_ways import run_embedded
+def _run(settings: EmulationSettings, report: Callable[[str], None]) -> list[ModeMeasurement]:
+    """Run on the requested testbed and import only that one: Mininet may not be installed."""
+    if settings.embedded:
+        from firedex_emulation.embedded.loopback_testbed import run_embedded
 
-        _tell(EMBEDDED_LABEL)
-        return run_embedded(orders, report)
+        _print_message(EMBEDDED_LABEL)
+        return run_embedded(settings, report)
     _check_mininet()
-    from firedex_emulation.emulation import emulate_ways
+    from firedex_emulation.testbed.switch_testbed import run_on_switches
 
-    return emulate_ways(orders, report=report, tell=_tell)
+    return run_on_switches(settings, report=report, on_message=_print_message)
 
 
 def _check_mininet() -> None:
     if find_spec("mininet") is None:
-        raise CannotEmulate("not installed: Mininet's Python package (pip install mininet)")
+        raise RequirementsMissing(
+            "Mininet's Python package is not installed; run: pip install 'firedex[emulation]'"
+        )
 
 
 def _has_no_switches() -> bool:
     try:
         check_requirements()
         _check_mininet()
-    except CannotEmulate as error:
-        _tell(str(error))
+    except RequirementsMissing as error:
+        _print_message(str(error))
         return True
     return False
 
 
-def _tell(said: str) -> None:
-    click.echo(f"firedex: {said}", err=True)
+def _print_message(message: str) -> None:
+    click.echo(f"firedex: {message}", err=True)
 
 
-def _make_folder(out: Path) -> None:
+def _make_report_folder(out: Path) -> None:
     if Path("/run") in [*out.resolve().parents, out.resolve()]:
-        raise click.BadParameter("the sandbox has a /run of its own", param_hint="--out")
+        raise click.BadParameter(
+            "a folder below /run is not visible in the sandbox; choose another one",
+            param_hint="--out",
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -186,17 +203,19 @@ def _make_folder(out: Path) -> None:
 
 
 @contextmanager
-def _orderly_end() -> Iterator[None]:
-    """Being told to end is an exit like others: what the run has changed is set back on the way."""
+def _exit_on_signals() -> Iterator[None]:
+    """Exit on SIGTERM and SIGHUP through ``sys.exit``, so that all clean-up code runs."""
 
-    def leave(number: int, _frame: Any) -> NoReturn:
+    def exit_on_signal(number: int, _frame: Any) -> NoReturn:
         sys.exit(128 + number)
 
-    former = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    previous_handlers = {
+        number: signal.signal(number, exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:
-        for number, handler in former.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -204,10 +223,10 @@ def _clean(as_json: bool) -> None:
     try:
         removed = clean_up()
     except PermissionError as error:
-        click.echo(f"firedex: cleaning up needs root ({error})", err=True)
+        click.echo(f"firedex: --clean must be run as root ({error})", err=True)
         sys.exit(2)
     if as_json:
         click.echo(json.dumps({"removed": removed}, indent=2))
         return
-    for what in removed or ["nothing to clean up: no run has left anything behind"]:
-        click.echo(what)
+    for line in removed or ["nothing to clean up"]:
+        click.echo(line)

@@ -3,44 +3,50 @@
 ::
 
     EmulationError
-    ├── CannotEmulate      what emulation needs is not here (root, a tool)
-    ├── TopologyRefused    a topology cannot carry this scenario, or a parameter makes no sense
-    ├── DelayNotReal       a link was asked to have a delay, and measured to have another
-    └── PartFailed         a part of the emulated site did not come up, or died
+    ├── RequirementsMissing      emulation needs root or a program that is not installed
+    ├── UnsupportedTopology      the topology cannot carry the scenario, or a parameter is invalid
+    ├── DelayVerificationError   the measured delay of a link is not the requested one
+    └── PartFailed               a process of the emulated site did not start, or failed
 """
 
-__all__ = ["CannotEmulate", "DelayNotReal", "EmulationError", "PartFailed", "TopologyRefused"]
+__all__ = [
+    "DelayVerificationError",
+    "EmulationError",
+    "PartFailed",
+    "RequirementsMissing",
+    "UnsupportedTopology",
+]
 
 
 class EmulationError(Exception):
-    """The root of what ``firedex_emulation`` raises."""
+    """Base class of all errors of ``firedex_emulation``."""
 
 
-class CannotEmulate(EmulationError):
-    """Something that emulation needs is missing; the message names it."""
+class RequirementsMissing(EmulationError):
+    """Emulation is not possible on this machine; the message names what is missing."""
 
 
-class TopologyRefused(EmulationError):
-    """What was asked of a topology cannot be built as asked; the message says why."""
+class UnsupportedTopology(EmulationError):
+    """The requested network cannot be built; the message says why."""
 
     def __init__(self, topology: str, reason: str) -> None:
         self.topology, self.reason = topology, reason
         super().__init__(f"topology {topology!r}: {reason}")
 
 
-class DelayNotReal(EmulationError):
-    """A link's round trip is not what was asked for."""
+class DelayVerificationError(EmulationError):
+    """The measured round-trip time of a link is not the requested one."""
 
-    def __init__(self, link: str, asked_seconds: float, found: str) -> None:
-        self.link, self.asked_seconds, self.found = link, asked_seconds, found
+    def __init__(self, link: str, requested_seconds: float, found: str) -> None:
+        self.link, self.requested_seconds, self.found = link, requested_seconds, found
         super().__init__(
-            f"link {link}: a round trip of {asked_seconds * 1000:g} ms was asked for, {found}; "
-            "a delay that is not real is refused, not reported"
+            f"link {link}: a round-trip time of {requested_seconds * 1000:g} ms was requested, "
+            f"{found}; the run is stopped because its delays would be wrong"
         )
 
 
 class PartFailed(EmulationError):
-    """A part of the emulated site failed."""
+    """A process of the emulated site failed."""
 
     def __init__(self, part: str, detail: str) -> None:
         self.part, self.detail = part, detail

@@ -1,31 +1,26 @@
-"""What every flow would put on every outbound queue if nothing of it were dropped.
+"""The load of every flow on every outbound queue without drops.
 
-Loads are linear in what passes the drop, so a plan needs them only once. Holds as long as no queue
-on the way overflows, which is what a plan is for.
+Loads are proportional to the fraction that is not dropped, so a plan computes them once. This holds
+if no queue on the path overflows, which a plan ensures.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from firedex_models.broker_queues import through_broker
-from firedex_models.grouping import group_sums
-from firedex_models.inbound import Inbound
-from firedex_models.site import Site
+from firedex_models.broker import InboundTraffic, predict_broker
+from firedex_models.columns import Floats, Integers, group_sums
+from firedex_models.site import Demand, Flows, Site, site_from_flows
 
-__all__ = ["DownlinkLoads", "downlink_loads"]
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+__all__ = ["DownlinkLoads", "downlink_loads", "loads_on_flows", "loads_on_separate_flows"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DownlinkLoads:
-    """Each pair of a flow and a hop that it loads, ordered by hop and flow.
+    """One row per pair of flow and hop, ordered by hop and flow.
 
-    ``ceiling``: the success rate of each subscription if nothing were dropped; 0 where nobody
-    publishes what it matches.
+    ``ceiling``: the success rate of each subscription without drops; 0 if no publisher publishes a
+    matching topic.
     """
 
     hop: Integers
@@ -34,22 +29,22 @@ class DownlinkLoads:
     ceiling: Floats
 
 
-def downlink_loads(site: Site, inbound: Inbound) -> DownlinkLoads:
-    """The loads and success rates of the site's flows at drop rate 0."""
+def downlink_loads(site: Site, inbound: InboundTraffic) -> DownlinkLoads:
+    """Return the loads and success rates of the site's flows at drop rate 0."""
     streams, route = site.streams, site.downlinks
-    survival = through_broker(site, inbound).admitted
+    survival = predict_broker(site, inbound).admitted
     hops, flows, loads = [], [], []
-    way = route.stage[site.flows.subscriber[streams.flow]]
+    path = route.stage[site.flows.subscriber[streams.flow]]
     speed = np.array([hop.bandwidth_bits_per_second for hop in route.hops], dtype=float)
-    passing = np.array([1 - hop.switch.error_rate for hop in route.hops], dtype=float)
-    for depth in range(way.shape[1]):
-        here = np.flatnonzero(way[:, depth] >= 0)
-        hop = way[here, depth]
+    success = np.array([1 - hop.switch.error_rate for hop in route.hops], dtype=float)
+    for depth in range(path.shape[1]):
+        rows = np.flatnonzero(path[:, depth] >= 0)
+        hop = path[rows, depth]
         hops.append(hop)
-        flows.append(streams.flow[here])
-        packets = inbound.arrived[streams.topic[here]] * survival[here]
-        loads.append(packets * streams.wire_bytes[here] * 8 / speed[hop])
-        survival[here] *= passing[hop]
+        flows.append(streams.flow[rows])
+        packets = inbound.arrived[streams.topic[rows]] * survival[rows]
+        loads.append(packets * streams.wire_bytes[rows] * 8 / speed[hop])
+        survival[rows] *= success[hop]
     count = len(site.flows.number)
     key, pair = np.unique(
         np.concatenate([*hops, np.array([], dtype=np.int64)]) * max(count, 1)
@@ -64,10 +59,37 @@ def downlink_loads(site: Site, inbound: Inbound) -> DownlinkLoads:
     )
 
 
-def _ceiling(site: Site, inbound: Inbound, survival: Floats) -> Floats:
-    of, stream = site.member_subscription, site.member_stream
+def _ceiling(site: Site, inbound: InboundTraffic, survival: Floats) -> Floats:
+    subscription, stream = site.member_subscription, site.member_stream
     topic = site.streams.topic[stream]
     count = len(site.subscriptions)
-    offered = group_sums(of, inbound.offered[topic], count)
-    delivered = group_sums(of, inbound.arrived[topic] * survival[stream], count)
+    offered = group_sums(subscription, inbound.offered[topic], count)
+    delivered = group_sums(subscription, inbound.arrived[topic] * survival[stream], count)
     return np.clip(np.divide(delivered, offered, out=np.zeros(count), where=offered > 0), 0.0, 1.0)
+
+
+def loads_on_flows(
+    demand: Demand, inbound: InboundTraffic, flow: Integers, subscriber: Integers
+) -> tuple[Site, DownlinkLoads]:
+    """Return the site with each subscription on its ``flow``, and the loads of the flows.
+
+    ``subscriber``: the subscriber of each flow.
+    """
+    zeros = np.zeros(len(subscriber), dtype=np.int64)
+    flows = Flows(
+        subscriber=subscriber,
+        number=zeros,
+        priority=zeros,
+        drop_rate=np.zeros(len(subscriber)),
+        at_meter=np.zeros(len(subscriber), dtype=bool),
+    )
+    site = site_from_flows(demand, flow, flows)
+    return site, downlink_loads(site, inbound)
+
+
+def loads_on_separate_flows(demand: Demand, inbound: InboundTraffic) -> tuple[Site, DownlinkLoads]:
+    """Return the site with a separate flow for every subscription, and the loads of the flows.
+
+    Flows have the order of the subscriptions.
+    """
+    return loads_on_flows(demand, inbound, np.arange(len(demand.subscriptions)), demand.subscriber)

@@ -3,19 +3,19 @@
 ::
 
     ModelError
-    └── NotAssigned    a prediction was asked for a scenario without an assignment
+    └── MissingAssignment  a prediction was asked for a scenario without an assignment
 """
 
-__all__ = ["ModelError", "NotAssigned"]
+__all__ = ["MissingAssignment", "ModelError"]
 
 
 class ModelError(Exception):
-    """The root of what ``firedex_models`` raises."""
+    """Base class of the exceptions of ``firedex_models``."""
 
 
-class NotAssigned(ModelError):
-    """The scenario says what is wanted but not where it goes."""
+class MissingAssignment(ModelError):
+    """The scenario has no assignment of subscriptions to flows."""
 
     def __init__(self, scenario: str) -> None:
         self.scenario = scenario
-        super().__init__(f"scenario {scenario!r} has no assignment: plan one first")
+        super().__init__(f"scenario {scenario!r} has no assignment; run 'firedex plan' first")

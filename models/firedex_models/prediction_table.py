@@ -1,4 +1,4 @@
-"""What was predicted, as columns; rows and JSON are made when somebody asks for them."""
+"""A prediction as columns; rows and wire types are created on demand."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,15 +16,13 @@ from firedex.wire import (
     SubscriptionPrediction,
     SwitchPrediction,
 )
+from firedex_models.columns import Floats, Integers, group_sums
 from firedex_models.delay_distribution import Mixture, percentile
-from firedex_models.grouping import group_sums
-from firedex_models.network_hops import Hop
+from firedex_models.routes import Hop
 from firedex_models.site import Site
 
-__all__ = ["FLUID", "UNSTABLE", "PredictionTable", "StreamOutcome", "tabulate"]
+__all__ = ["FLUID", "UNSTABLE", "PredictionTable", "StreamOutcome", "build_table"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 METHODS: tuple[Method, ...] = (
     "queueing",
     "fluid",
@@ -37,7 +35,7 @@ QUEUEING, FLUID, UNSTABLE, NOTHING_DELIVERED, NOTHING_OFFERED = range(5)
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOutcome:
-    """What becomes of each stream from publisher to subscriber (arrays over streams)."""
+    """Delay and success of each stream from publisher to subscriber (arrays over streams)."""
 
     offered: Floats
     success: Floats
@@ -45,8 +43,7 @@ class StreamOutcome:
     variance: Floats
     fixed: Floats
     blocked_at: Integers
-    """The hop at which it meets an overfull queue: row of the downlinks, or beyond them of the
-    uplinks; −1 if it does not."""
+    """The first unstable or overflowing hop: a row of downlinks followed by uplinks, or −1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +75,12 @@ class PredictionTable:
 
     @cached_property
     def delay_p95_seconds(self) -> Floats:
-        """The delay that 95 % of each subscription's delivered events stay below."""
+        """The 95th percentile of the delay of each subscription's delivered events."""
         return self._percentile(0.95)
 
     @cached_property
     def delay_p99_seconds(self) -> Floats:
-        """The delay that 99 % of each subscription's delivered events stay below."""
+        """The 99th percentile of the delay of each subscription's delivered events."""
         return self._percentile(0.99)
 
     def _percentile(self, level: float) -> Floats:
@@ -91,25 +88,27 @@ class PredictionTable:
 
     @property
     def priority(self) -> Integers:
-        """Each subscription's class."""
+        """The class of each subscription."""
         return self.site.flows.priority[self.site.subscription_flow]
 
     @property
     def achieved_utility_rate(self) -> float:
-        """ΣU / ΣÛ: by this we decide. 1 where nothing is worth anything."""
-        most = float(self.maximum_utility.sum())
-        return min(float(self.utility.sum()) / most, 1.0) if most > 0 else 1.0
+        """ΣU / ΣÛ, the measure for decisions; 1 if the maximum utility is 0."""
+        maximum = float(self.maximum_utility.sum())
+        return min(float(self.utility.sum()) / maximum, 1.0) if maximum > 0 else 1.0
 
     @property
     def achieved_utility_rate_per_subscription(self) -> float:
-        """The paper's measure: the mean of U/Û; the weights cancel."""
-        some = self.maximum_utility > 0
-        if not some.any():
+        """The measure of the paper: the mean of U/Û, in which the weights cancel out."""
+        has_utility = self.maximum_utility > 0
+        if not has_utility.any():
             return 1.0
-        return min(float((self.utility[some] / self.maximum_utility[some]).mean()), 1.0)
+        return min(
+            float((self.utility[has_utility] / self.maximum_utility[has_utility]).mean()), 1.0
+        )
 
     def classes(self) -> tuple[ClassPrediction, ...]:
-        """Every class that has subscriptions."""
+        """Return the predictions of all classes with subscriptions."""
         priority = self.priority
         return tuple(self._class(int(k), priority == k) for k in np.unique(priority))
 
@@ -118,18 +117,20 @@ class PredictionTable:
         success = self.success_rate[members]
         delivered = offered * success
         mean = self.delay_mean_seconds[members]
-        heard = delivered > 0
+        has_deliveries = delivered > 0
         delay = p95 = None
-        if heard.any() and np.isfinite(mean[heard]).all():
-            weight = delivered[heard] / delivered[heard].sum()
-            average = (weight * mean[heard]).sum()
-            square = (weight * (self.delay_variance[members][heard] + mean[heard] ** 2)).sum()
+        if has_deliveries.any() and np.isfinite(mean[has_deliveries]).all():
+            weight = delivered[has_deliveries] / delivered[has_deliveries].sum()
+            average = (weight * mean[has_deliveries]).sum()
+            square = (
+                weight * (self.delay_variance[members][has_deliveries] + mean[has_deliveries] ** 2)
+            ).sum()
             delay = float(average)
-            fixed = self.delay_fixed_seconds[members][heard].min()
-            fitted = percentile(
+            fixed = self.delay_fixed_seconds[members][has_deliveries].min()
+            p95_array = percentile(
                 np.array([average]), np.array([square - average**2]), np.array([fixed]), 0.95
             )
-            p95 = float(fitted[0])
+            p95 = float(p95_array[0])
         rate = float(offered.sum())
         return ClassPrediction(
             priority=priority,
@@ -141,7 +142,7 @@ class PredictionTable:
         )
 
     def switches(self) -> tuple[SwitchPrediction, ...]:
-        """Every switch with the load of its busiest port, in the scenario's order."""
+        """Return all switches with the load of their busiest port, in the scenario's order."""
         busiest: dict[str, float] = {s.id: 0.0 for s in self.site.scenario.network.switches}
         for queue in self.queues:
             if queue.kind in ("switch-out", "switch-uplink") and queue.switch is not None:
@@ -152,12 +153,12 @@ class PredictionTable:
 
     @property
     def first_to_saturate(self) -> str:
-        """The queue that would overflow first if all rates rose together."""
-        fullest = max(self.queues, key=lambda queue: queue.utilization, default=None)
-        return fullest.id if fullest is not None and fullest.utilization > 0 else ""
+        """The queue that would saturate first if all rates increased in proportion."""
+        busiest = max(self.queues, key=lambda queue: queue.utilization, default=None)
+        return busiest.id if busiest is not None and busiest.utilization > 0 else ""
 
     def rows(self) -> tuple[SubscriptionPrediction, ...]:
-        """One prediction for each subscription, in the scenario's order."""
+        """Return the prediction of each subscription, in the scenario's order."""
         return tuple(self._row(row) for row in range(len(self.success_rate)))
 
     def _row(self, row: int) -> SubscriptionPrediction:
@@ -173,10 +174,10 @@ class PredictionTable:
             drop_rate=float(site.flows.drop_rate[flow]),
             offered_events_per_second=float(self.offered_events_per_second[row]),
             success_rate=float(self.success_rate[row]),
-            delay_mean_seconds=_known(self.delay_mean_seconds[row]),
-            delay_p50_seconds=_known(self.delay_p50_seconds[row]),
-            delay_p95_seconds=_known(self.delay_p95_seconds[row]),
-            delay_p99_seconds=_known(self.delay_p99_seconds[row]),
+            delay_mean_seconds=_finite_or_none(self.delay_mean_seconds[row]),
+            delay_p50_seconds=_finite_or_none(self.delay_p50_seconds[row]),
+            delay_p95_seconds=_finite_or_none(self.delay_p95_seconds[row]),
+            delay_p99_seconds=_finite_or_none(self.delay_p99_seconds[row]),
             utility=float(self.utility[row]),
             maximum_utility=float(self.maximum_utility[row]),
             timely_fraction=float(self.timely_fraction[row]),
@@ -187,24 +188,26 @@ class PredictionTable:
         )
 
     def reason(self, row: int) -> str | None:
-        """Why a subscription has no delay, or only a coarse one."""
+        """Return why a subscription has no delay or only an approximate one, or None."""
         method = self.method[row]
         if method == QUEUEING:
             return None
         if method == NOTHING_OFFERED:
-            return "nobody publishes a topic that the filter matches"
+            return "no publisher publishes a topic that the filter matches"
         blocked = self.blocked_at[row]
         if blocked < 0 and method == NOTHING_DELIVERED:
             return "every event is dropped"
-        culprits = [q for q in self.queues if q.reason]
+        overloaded = [q for q in self.queues if q.reason]
         if blocked >= 0:
             hop = self.hops[blocked]
-            near = [q for q in culprits if q.id == hop.name]
-            culprits = near or [q for q in culprits if q.switch == hop.switch.id] or culprits
-        return next((f"{q.id}: {q.reason}" for q in culprits), None)
+            same_hop = [q for q in overloaded if q.id == hop.name]
+            overloaded = (
+                same_hop or [q for q in overloaded if q.switch == hop.switch.id] or overloaded
+            )
+        return next((f"{q.id}: {q.reason}" for q in overloaded), None)
 
     def to_prediction(self) -> Prediction:
-        """The whole as a value of the contract."""
+        """Return the prediction as a wire type."""
         return Prediction(
             model=self.model,
             subscriptions=self.rows(),
@@ -221,49 +224,56 @@ class PredictionTable:
         )
 
 
-def _known(delay: float) -> float | None:
+def _finite_or_none(delay: float) -> float | None:
     return float(delay) if np.isfinite(delay) else None
 
 
-def tabulate(
+def build_table(
     site: Site,
     model: ModelName,
     outcome: StreamOutcome,
     queues: Sequence[QueuePrediction],
     hops: Sequence[Hop],
 ) -> PredictionTable:
-    """Gather streams into subscriptions: a filter's delays are the mixture of its topics'."""
+    """Combine streams into subscriptions: the delay of a filter is the mixture of its topics."""
     count = len(site.subscriptions)
-    of, stream = site.member_subscription, site.member_stream
+    subscription, stream = site.member_subscription, site.member_stream
 
     def total(amount: Floats) -> Floats:
-        return group_sums(of, amount, count)
+        return group_sums(subscription, amount, count)
 
     offered = total(outcome.offered[stream])
-    weight = np.where(offered[of] > 0, outcome.offered[stream], 1.0)
+    weight = np.where(offered[subscription] > 0, outcome.offered[stream], 1.0)
     base = total(weight)
     success = np.divide(
         total(weight * outcome.success[stream]), base, out=np.ones(count), where=base > 0
     )
     success = np.clip(success, 0.0, 1.0)
 
-    heard = weight * outcome.success[stream]
-    delivered = total(heard)
-    part = np.divide(heard, delivered[of], out=np.zeros_like(heard), where=heard > 0)
+    delivered_rate = weight * outcome.success[stream]
+    delivered = total(delivered_rate)
+    part = np.divide(
+        delivered_rate,
+        delivered[subscription],
+        out=np.zeros_like(delivered_rate),
+        where=delivered_rate > 0,
+    )
     stream_mean = np.where(part > 0, outcome.mean[stream], 0.0)
     with np.errstate(invalid="ignore"):
         mean = total(part * stream_mean)
         square = total(part * np.where(part > 0, outcome.variance[stream] + stream_mean**2, 0.0))
         variance = np.maximum(square - mean**2, 0.0)
     fixed = np.full(count, np.inf)
-    np.minimum.at(fixed, of, np.where(part > 0, outcome.fixed[stream], np.inf))
+    np.minimum.at(fixed, subscription, np.where(part > 0, outcome.fixed[stream], np.inf))
     blocked_at = np.full(count, -1, dtype=np.int64)
-    np.maximum.at(blocked_at, of, outcome.blocked_at[stream])
+    np.maximum.at(blocked_at, subscription, outcome.blocked_at[stream])
 
-    endless = np.array([hop.switch.buffer is None for hop in hops] + [False])  # −1 is the last
-    grows = ~np.isfinite(mean) | endless[blocked_at]
+    infinite_buffer = np.array(
+        [hop.switch.buffer is None for hop in hops] + [False]
+    )  # the last entry is for −1
+    is_unstable = ~np.isfinite(mean) | infinite_buffer[blocked_at]
     method = np.select(
-        [offered <= 0, grows, delivered <= 0, blocked_at >= 0],
+        [offered <= 0, is_unstable, delivered <= 0, blocked_at >= 0],
         [NOTHING_OFFERED, UNSTABLE, NOTHING_DELIVERED, FLUID],
         QUEUEING,
     )
@@ -272,22 +282,22 @@ def tabulate(
     variance = np.where(exists, variance, np.nan)
     fixed = np.where(exists, np.minimum(fixed, mean), np.nan)
     deadline, level = site.demand.deadline_seconds, site.demand.deadline_percentile
-    heard_of = part > 0
+    is_delivered = part > 0
     mixture = Mixture(
         whole_mean=mean,
         whole_variance=variance,
         whole_fixed=fixed,
-        group=of[heard_of],
-        weight=part[heard_of],
-        mean=outcome.mean[stream][heard_of],
-        variance=outcome.variance[stream][heard_of],
-        fixed=outcome.fixed[stream][heard_of],
+        group=subscription[is_delivered],
+        weight=part[is_delivered],
+        mean=outcome.mean[stream][is_delivered],
+        variance=outcome.variance[stream][is_delivered],
+        fixed=outcome.fixed[stream][is_delivered],
     )
-    within = np.where(exists | (offered <= 0), 1.0, 0.0)
-    due = np.isfinite(deadline) & exists
-    if due.any():
-        within[due] = mixture.within(deadline)[due]
-    timely = np.where(np.isfinite(deadline), success * within, success)
+    timely_share = np.where(exists | (offered <= 0), 1.0, 0.0)
+    has_deadline = np.isfinite(deadline) & exists
+    if has_deadline.any():
+        timely_share[has_deadline] = mixture.fraction_within(deadline)[has_deadline]
+    timely = np.where(np.isfinite(deadline), success * timely_share, success)
     utilities = site.demand.utilities
     return PredictionTable(
         site=site,
@@ -299,11 +309,11 @@ def tabulate(
         delay_fixed_seconds=fixed,
         timely_fraction=timely,
         deadline_met=np.where(
-            np.isfinite(deadline) & (offered > 0), (within >= level).astype(float), np.nan
+            np.isfinite(deadline) & (offered > 0), (timely_share >= level).astype(float), np.nan
         ),
-        utility=np.where(offered > 0, utilities.of(success), 0.0),
+        utility=np.where(offered > 0, utilities.evaluate(success), 0.0),
         maximum_utility=np.where(offered > 0, utilities.maximum, 0.0),
-        timely_utility=float(utilities.of(timely)[offered > 0].sum()),
+        timely_utility=float(utilities.evaluate(timely)[offered > 0].sum()),
         method=method,
         blocked_at=blocked_at,
         queues=queues,

@@ -1,33 +1,28 @@
-"""Traffic of many queues at once, and the sums that the queueing formulas are made of.
+"""Traffic of many queues at once, and the sums that the queueing formulas use.
 
-A *stream* is one flow's packets of one topic at one queue. Streams that share a publication arrive
-together, as a *batch*: that is what makes a shared link slow. Arrays run over streams, over batches
-(one for each queue and topic), or over queues × classes. Class 0 is the highest.
+A *stream* is the packets of one topic on one flow at one queue. The packets of one publication
+arrive together, as a *batch*; batches are the main cause of waits at a shared link. Arrays have one
+row per stream, per batch (queue and topic), or are queues × classes. Class 0 is the highest.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from firedex_models.grouping import group_sums
+from firedex_models.columns import Floats, Integers, group_sums
 
 __all__ = ["Batches", "QueueTraffic"]
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueTraffic:
     """The streams that arrive at a set of queues.
 
-    ``publication``: streams of one queue with the same number arrive together. ``topic``: whose
-    sources say how regular they are (``periodic_arrivals``). ``survival``: the
-    probability that a packet of a publication gets as far as this queue. ``size_variability``: the
-    squared coefficient of variation of the size, which all packets of a publication share (0 fixed,
-    1 exponential).
+    ``publication``: streams of one queue with the same number arrive together. ``topic``: the topic
+    whose sources are periodic or Poisson (``periodic_arrivals``). ``survival``: the probability
+    that a packet of a publication reaches this queue. ``size_variability``: the squared coefficient
+    of variation of the size, which all packets of a publication share (0 fixed, 1 exponential).
     """
 
     queues: int
@@ -58,35 +53,35 @@ class QueueTraffic:
         return self.per_class(self.packet_rate * self.service_seconds)
 
     def service_moment(self, order: int, admitted: Floats) -> Floats:
-        """λ E[Sⁿ] of each queue and class, of the packets that the queue admits."""
+        """Return λ E[Sⁿ] of the admitted packets of each queue and class."""
         scale = size_scale_moment(self.size_variability, order)
         moment = self.per_class(self.packet_rate * scale * self.service_seconds**order)
         return moment * admitted
 
     @cached_property
     def batches(self) -> "Batches":
-        """The batches that the streams arrive in."""
+        """The batches of these streams."""
         return Batches(self)
 
 
 class Batches:
-    """The work that one publication brings to one queue, class by class.
+    """The work that one publication adds to one queue, for each class.
 
     Cumulants add up over independent packets; the common size of a publication is a factor Z with
-    mean 1, applied last.
+    mean 1, which is applied last.
     """
 
     def __init__(self, traffic: QueueTraffic) -> None:
         span = int(traffic.publication.max(initial=0)) + 1
         key = traffic.queue * span + traffic.publication
-        _, first, self.of_stream = np.unique(key, return_index=True, return_inverse=True)
+        _, first, self.batch_of_stream = np.unique(key, return_index=True, return_inverse=True)
         self.queue: Integers = traffic.queue[first]
         self.topic: Integers = traffic.topic[first]
         self.rate: Floats = traffic.rate[first]
         self.size_variability: Floats = traffic.size_variability[first]
         self._queues = traffic.queues
         self._shape = (len(first), traffic.classes)
-        self._cell = self.of_stream * traffic.classes + traffic.priority
+        self._cell = self.batch_of_stream * traffic.classes + traffic.priority
         survival, service = traffic.survival, traffic.service_seconds
         self.work = self._sum(survival * service)
         self.square = self._sum(survival * service**2)
@@ -106,18 +101,18 @@ class Batches:
         return self._mean
 
     @property
-    def coin_variance(self) -> Floats:
-        """Var[X] for the mean size: what the drop coins alone make of it."""
+    def drop_variance(self) -> Floats:
+        """Var[X] at the mean size, that is, only the variance that random drops cause."""
         return self._variance
 
     @cached_property
     def variance(self) -> Floats:
-        """Var[X], the common size included."""
+        """Var[X], including the variance of the common size."""
         scale = 1 + self.size_variability[:, None]
         return scale * (self._mean**2 + self._variance) - self._mean**2
 
     def work_moment(self, order: int) -> Floats:
-        """Σ λ E[Xⁿ] over the batches of each queue, for each class: a_n of the model."""
+        """Return a_n of the model: Σ λ E[Xⁿ] over the batches of each queue, for each class."""
         mean, variance = self._mean, self._variance
         if order == 2:
             moment = mean**2 + variance
@@ -136,6 +131,6 @@ class Batches:
 
 
 def size_scale_moment(variability: Floats, order: int) -> Floats:
-    """E[Zⁿ] of the common size factor: 1 for fixed sizes, n! for exponential ones."""
+    """Return E[Zⁿ] of the common size factor: 1 for fixed sizes, n! for exponential ones."""
     factorial = 2.0 if order == 2 else 6.0
     return 1.0 + (factorial - 1.0) * variability

@@ -1,19 +1,19 @@
-"""What an HTB-shaped link does differently from a plain one, as a factor on each class's wait.
+"""The effect of an HTB shaper on the wait of each class, relative to a link without a shaper.
 
-Two things (``docs/model.md`` has the derivation and the measurements):
+There are two effects (``docs/concepts/model.md`` has the derivation and the measurements):
 
-*Burst.* An idle link has saved up to b bytes of tokens; a publication that finds τ of them loses
-that much of its work. Work queued in classes ≤ k is then an M/G/1 queue whose busy periods begin
-with an exceptional batch (x − τ)⁺. With F the probability that there are tokens at all,
-A(x) the mean over publications and tokens, and r the mean residual of a lower packet:
+*Burst.* An idle link has up to b bytes of unused tokens; a publication that finds τ tokens does not
+wait for that part of its work. The work queued in classes ≤ k is then an M/G/1 queue whose busy
+periods begin with an exceptional batch (x − τ)⁺. Let F be the probability that there are tokens,
+A(x) the mean over publications and tokens, and r the mean residual time of a lower-class packet:
 
     E Y = ((1−F) a₂ + F A₂ + 2 β r) / 2c,      β = (1−F) c − F A₁.
 
-*Guarantee.* Each leaf is served within its guaranteed rate before any borrower. Classes ≤ k
-therefore share 1 − Σ_{j>k} γ_j, not the whole link.
+*Guarantee.* HTB serves each class up to its guaranteed rate before any class that borrows. Classes
+≤ k therefore share 1 − Σ_{j>k} γ_j, not the whole link.
 
-The work queued in class k alone is E Y_k − E Y_{k−1}; compared with the same difference on a plain
-link it gives the factor by which the class waits longer or shorter.
+The work queued in class k alone is E Y_k − E Y_{k−1}; its ratio to the same difference on a link
+without a shaper is the factor on the wait of the class.
 """
 
 from collections.abc import Iterator
@@ -21,22 +21,21 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.polynomial.laguerre import laggauss
 from numpy.polynomial.legendre import leggauss
-from numpy.typing import NDArray
 
-from firedex_models.priority_queue import residual_service
+from firedex_models.columns import Floats
 from firedex_models.queue_traffic import Batches, QueueTraffic
+from firedex_models.queueing import residual_service
 
 __all__ = ["own_transmission", "queued_work"]
 
-Floats = NDArray[np.float64]
 
 TOKEN_POINTS, TOKEN_WEIGHTS = leggauss(8)
 SIZE_POINTS, SIZE_WEIGHTS = laggauss(6)
-"""For the common size of a publication, where that is exponential."""
+"""Quadrature points for the common size of a publication, if it is exponential."""
 
 
 def own_transmission(service_seconds: Floats, burst_seconds: Floats) -> Floats:
-    """The part of a packet's own transmission time that its shaper makes it wait for."""
+    """Return the part of a packet's transmission time that the burst does not cover."""
     return np.maximum(service_seconds - burst_seconds, 0.0)
 
 
@@ -48,16 +47,16 @@ def queued_work(
     burst_seconds: Floats,
     variability: Floats,
 ) -> Floats:
-    """The mean work waiting in each class of each queue.
+    """Return the mean work waiting in each class of each queue.
 
-    ``variability`` scales a₂, for publications that are more regular than Poisson.
+    ``variability`` scales a₂, for publications that are more regular than Poisson publications.
     """
     load = traffic.load
     below = residual_service(traffic, admitted, 2)
     below_load = (load * admitted).sum(axis=1, keepdims=True) - np.cumsum(load * admitted, axis=1)
     residual = np.divide(below, 2 * below_load, out=np.zeros_like(below), where=below_load > 1e-12)
-    lent = guaranteed.sum(axis=1, keepdims=True) - np.cumsum(guaranteed, axis=1)
-    spare = np.maximum(1.0 - lent - np.cumsum(load, axis=1), 1e-9)
+    reserved_below = guaranteed.sum(axis=1, keepdims=True) - np.cumsum(guaranteed, axis=1)
+    spare = np.maximum(1.0 - reserved_below - np.cumsum(load, axis=1), 1e-9)
     second = traffic.batches.work_moment(2) * variability
 
     tokens_left, first, first_square = _exceptional_batches(traffic, burst_seconds)
@@ -65,12 +64,12 @@ def queued_work(
     work = ((1 - tokens_left) * second + tokens_left * first_square * variability) / (2 * spare)
     work += blocked * residual / spare
 
-    nothing = ((1 - tokens_left) * _all_residual(traffic, admitted))[:, :1]
-    return np.diff(work, axis=1, prepend=nothing)
+    work_before = ((1 - tokens_left) * _residual_of_busy_link(traffic, admitted))[:, :1]
+    return np.diff(work, axis=1, prepend=work_before)
 
 
-def _all_residual(traffic: QueueTraffic, admitted: Floats) -> Floats:
-    """Mean residual of the packet in transmission, whatever its class, on a busy link."""
+def _residual_of_busy_link(traffic: QueueTraffic, admitted: Floats) -> Floats:
+    """Return the mean residual time of the packet in transmission on a busy link."""
     moment = traffic.service_moment(2, admitted).sum(axis=1, keepdims=True) / 2
     busy = np.minimum((traffic.load * admitted).sum(axis=1, keepdims=True), 1.0)
     residual: Floats = np.divide(moment, busy, out=np.zeros_like(moment), where=busy > 0)
@@ -80,16 +79,16 @@ def _all_residual(traffic: QueueTraffic, admitted: Floats) -> Floats:
 def _exceptional_batches(
     traffic: QueueTraffic, burst_seconds: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """F (queues × 1), and Σ λ E[(X−τ)⁺], Σ λ E[(X−τ)⁺²] (queues × classes).
+    """Return F (queues × 1), and Σ λ E[(X−τ)⁺], Σ λ E[(X−τ)⁺²] (queues × classes).
 
-    Tokens τ = b − D where D, the work ahead, has an atom 1 − ρ at 0 and an exponential tail with
-    the right mean. F follows from the balance of the whole link: 1 − F is the share of time it is
-    busy, which must carry what tokens do not.
+    Tokens are τ = b − D, where D is the work ahead: 0 with probability 1 − ρ, and otherwise
+    exponential with the right mean. F follows from the balance of the whole link: in the fraction
+    1 − F of the time in which it is busy, the link carries all work that tokens do not cover.
     """
     batches = traffic.batches
     total = traffic.load.sum(axis=1)
     idle = np.maximum(1.0 - total, 0.0)
-    mean_packet = _mean_packet(traffic)
+    mean_packet = _mean_packet_seconds(traffic)
     bucket = np.maximum(burst_seconds - mean_packet, 0.0)
     backlog = batches.work_moment(2)[:, -1] / (2 * np.maximum(idle, 1e-9))
     decay = np.divide(total, backlog, out=np.zeros_like(total), where=backlog > 0)
@@ -105,10 +104,10 @@ def _exceptional_batches(
     first_square = np.zeros_like(batches.mean)
     for work, share in _work_points(batches):
         for column in range(tokens.shape[1]):
-            left = np.maximum(work - tokens[batches.queue, column][:, None], 0.0)
-            likely = share * weight[batches.queue, column][:, None]
-            first += likely * left
-            first_square += likely * left**2
+            remaining = np.maximum(work - tokens[batches.queue, column][:, None], 0.0)
+            probability = share * weight[batches.queue, column][:, None]
+            first += probability * remaining
+            first_square += probability * remaining**2
     first = batches.per_queue(batches.rate[:, None] * first)
     first_square = batches.per_queue(batches.rate[:, None] * first_square)
     whole = first[:, -1]
@@ -117,32 +116,32 @@ def _exceptional_batches(
 
 
 def _work_points(batches: Batches) -> Iterator[tuple[Floats, Floats]]:
-    """Points and weights that stand for the work of a batch, with its mean and variance exactly.
+    """Yield points and weights with the exact mean and variance of the work of a batch.
 
-    The number of packets that survive is nearly normal where it is large (three-point Gauss–Hermite
-    rule); where that would reach below zero, the batch is empty or has its mean when it is not.
+    A large number of surviving packets is nearly normal (three-point Gauss–Hermite rule). If this
+    rule would give negative work, two points are used: an empty batch, and a non-empty one.
     """
-    mean, spread = batches.mean, np.maximum(batches.coin_variance, 0.0)
-    reach = np.sqrt(3.0 * spread)
-    large = mean >= reach
+    mean, spread = batches.mean, np.maximum(batches.drop_variance, 0.0)
+    half_range = np.sqrt(3.0 * spread)
+    large = mean >= half_range
     square = np.maximum(mean**2 + spread, np.finfo(float).tiny)
-    alone = np.divide(square, mean, out=np.zeros_like(mean), where=mean > 0)
+    non_empty = np.divide(square, mean, out=np.zeros_like(mean), where=mean > 0)
     points = [
-        (np.where(large, mean, alone), np.where(large, 2 / 3, mean**2 / square)),
-        (np.where(large, mean + reach, 0.0), large / 6),
-        (np.where(large, mean - reach, 0.0), large / 6),
+        (np.where(large, mean, non_empty), np.where(large, 2 / 3, mean**2 / square)),
+        (np.where(large, mean + half_range, 0.0), large / 6),
+        (np.where(large, mean - half_range, 0.0), large / 6),
     ]
     exponential = batches.size_variability > 0
     if not exponential.any():
         yield from points
         return
-    for size, likely in zip(SIZE_POINTS, SIZE_WEIGHTS, strict=True):
+    for size, probability in zip(SIZE_POINTS, SIZE_WEIGHTS, strict=True):
         factor = np.where(exponential, size, 1.0)[:, None]
         for work, share in points:
-            yield factor * work, likely * share
+            yield factor * work, probability * share
 
 
-def _mean_packet(traffic: QueueTraffic) -> Floats:
+def _mean_packet_seconds(traffic: QueueTraffic) -> Floats:
     packets: Floats = traffic.per_class(traffic.packet_rate).sum(axis=1)
     load: Floats = traffic.load.sum(axis=1)
     return np.divide(load, packets, out=np.zeros_like(packets), where=packets > 0)

@@ -1,9 +1,8 @@
-"""The worth of a success rate, for many subscriptions at once."""
+"""Evaluation of utility functions, for many subscriptions at once."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from firedex.wire import (
     CappedUtility,
@@ -13,30 +12,30 @@ from firedex.wire import (
     PowerUtility,
     Utility,
 )
+from firedex_models.columns import Floats
 
 __all__ = ["UtilityColumns", "utility_of"]
 
-Floats = NDArray[np.float64]
-
 
 def utility_of(utility: Utility, success_rate: float) -> float:
-    """The worth of one success rate."""
-    return float(UtilityColumns([utility]).of(np.array([success_rate]))[0])
+    """Return the utility of one success rate."""
+    return float(UtilityColumns([utility]).evaluate(np.array([success_rate]))[0])
 
 
 class UtilityColumns:
-    """Utility functions side by side, evaluated kind by kind rather than one by one.
+    """Many utility functions, evaluated by kind rather than one by one.
 
-    ``rows``: which are of each kind. ``weight``: of all. ``parameter``: ``enough`` of the capped
-    and ``exponent`` of the powers. ``points``: row, success rates and worths of the piecewise ones.
+    ``rows``: the rows of each kind. ``weight``: the weight of each function. ``parameter``:
+    ``enough`` of capped functions, ``exponent`` of power functions. ``points``: row, success rates
+    and utilities of piecewise linear functions.
     """
 
     def __init__(self, utilities: Sequence[Utility]) -> None:
         self.weight = np.array([utility.weight for utility in utilities], dtype=float)
         kinds = [LogUtility, LinearUtility, CappedUtility, PowerUtility, PiecewiseLinearUtility]
         number = {kind: row for row, kind in enumerate(kinds)}
-        kind_of = np.array([number[type(utility)] for utility in utilities], dtype=np.int64)
-        self.rows = {kind: np.flatnonzero(kind_of == n) for n, kind in enumerate(kinds)}
+        kinds_by_row = np.array([number[type(utility)] for utility in utilities], dtype=np.int64)
+        self.rows = {kind: np.flatnonzero(kinds_by_row == n) for n, kind in enumerate(kinds)}
         self.parameter = np.ones(len(utilities))
         self.points: list[tuple[int, Floats, Floats]] = []
         for kind, name in ((CappedUtility, "enough"), (PowerUtility, "exponent")):
@@ -45,28 +44,28 @@ class UtilityColumns:
         for row in self.rows[PiecewiseLinearUtility].tolist():
             utility = utilities[row]
             if isinstance(utility, PiecewiseLinearUtility):
-                rates, worths = zip(*utility.points, strict=True)
-                self.points.append((row, np.array(rates), np.array(worths)))
+                rates, values = zip(*utility.points, strict=True)
+                self.points.append((row, np.array(rates), np.array(values)))
 
-    def of(self, success_rate: Floats) -> Floats:
-        """The worth of each subscription's success rate."""
-        shape = np.empty_like(self.weight)
+    def evaluate(self, success_rate: Floats) -> Floats:
+        """Return the utility of each subscription's success rate."""
+        unweighted = np.empty_like(self.weight)
         for kind, rows in self.rows.items():
             rate = success_rate[rows]
             if kind is LogUtility:
-                shape[rows] = np.log1p(rate)
+                unweighted[rows] = np.log1p(rate)
             elif kind is LinearUtility:
-                shape[rows] = rate
+                unweighted[rows] = rate
             elif kind is CappedUtility:
-                shape[rows] = np.minimum(rate / self.parameter[rows], 1.0)
+                unweighted[rows] = np.minimum(rate / self.parameter[rows], 1.0)
             elif kind is PowerUtility:
-                shape[rows] = rate ** self.parameter[rows]
-        for row, rates, worths in self.points:
-            shape[row] = np.interp(success_rate[row], rates, worths)
-        worth: Floats = self.weight * shape
-        return worth
+                unweighted[rows] = rate ** self.parameter[rows]
+        for row, rates, values in self.points:
+            unweighted[row] = np.interp(success_rate[row], rates, values)
+        utility: Floats = self.weight * unweighted
+        return utility
 
     @property
     def maximum(self) -> Floats:
-        """The worth of losing nothing."""
-        return self.of(np.ones_like(self.weight))
+        """The utility at a success rate of 1."""
+        return self.evaluate(np.ones_like(self.weight))

@@ -1,4 +1,4 @@
-"""``spark-submit …/firedex_spark/__main__.py JOB …``, or ``python -m firedex_spark JOB …``."""
+"""Entry point of ``spark-submit …/__main__.py JOB`` and of ``python -m firedex_spark JOB``."""
 
 from firedex_spark.command import spark
 

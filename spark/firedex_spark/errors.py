@@ -1,29 +1,29 @@
-"""What can be wrong with what a job is given.
+"""Errors that a user of a job can fix.
 
 ::
 
     SparkJobError
-     ├── NoJava               there is no Java to run Spark on
-     ├── JavaFailed           there is one, and Spark does not start
-     ├── NoInput              no file of the wanted kind
-     ├── BadFile              a file that is left out, and why
+     ├── JavaMissing            Java is not installed
+     ├── SparkStartFailed       Java is installed, but Spark does not start
+     ├── NoInput                no file of the expected kind
+     ├── BadFile                a file that is skipped
      │    ├── UnreadableFile
-     │    │    └── OutOfReach for the moment, at least
+     │    │    └── UnreachableFile   may be readable again later
      │    ├── MissingColumns
-     │    ├── MixedLayout     flat, beside others with a site in their path
+     │    ├── MixedLayout       a flat file beside site folders
      │    └── WrongColumnType
-     ├── NothingReadable      every file was left out
-     ├── NothingCounts        every row was refused
-     ├── NothingMatches       records, but none of what was asked for
-     ├── SeveralSites         records of more than one site, and none was named
+     ├── NoReadableFiles        every file was skipped
+     ├── NoUsableRows           every row was refused
+     ├── NoMatchingRecords      no record belongs to the site or scenario
+     ├── SeveralSites           records of more than one site, and no --site
      ├── NoPredictions
      ├── UnreadablePredictions
-     ├── BadGrid              a sweep's grid that cannot be used
-     ├── OutputInUse          the output folder holds something else
-     ├── UnwritableOutput     the output folder cannot be written into
-     ├── NothingJudged        records and predictions have nothing in common, or too little
-     ├── FileAway             a file of a stream does not come back
-     └── StreamBroken         a stream that cannot go on
+     ├── InvalidGrid            a grid that cannot be simulated
+     ├── OutputInUse            the output folder overlaps the input or is locked
+     ├── UnwritableOutput       the output folder cannot be written
+     ├── NothingToJudge         no prediction could be judged
+     ├── FileMissing            a file of a stream stays unreachable
+     └── StreamFailed           a stream that cannot continue
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,64 +31,64 @@ from pathlib import Path
 
 __all__ = [
     "BadFile",
-    "BadGrid",
-    "FileAway",
-    "JavaFailed",
+    "FileMissing",
+    "InvalidGrid",
+    "JavaMissing",
     "MissingColumns",
     "MixedLayout",
     "NoInput",
-    "NoJava",
+    "NoMatchingRecords",
     "NoPredictions",
-    "NothingCounts",
-    "NothingJudged",
-    "NothingMatches",
-    "NothingReadable",
-    "OutOfReach",
+    "NoReadableFiles",
+    "NoUsableRows",
+    "NothingToJudge",
     "OutputInUse",
     "SeveralSites",
     "SparkJobError",
-    "StreamBroken",
+    "SparkStartFailed",
+    "StreamFailed",
+    "UnreachableFile",
     "UnreadableFile",
     "UnreadablePredictions",
     "UnwritableOutput",
     "WrongColumnType",
-    "unreadable",
+    "unreadable_file",
 ]
 
 
 class SparkJobError(Exception):
-    """Anything that a user of a job can mend."""
+    """Base class of all errors that a user can fix."""
 
 
-class NoJava(SparkJobError):
-    """Spark runs on Java, and there is none."""
+class JavaMissing(SparkJobError):
+    """Java is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
-            "Spark needs Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME"
+            "Spark needs Java 17 or newer; install openjdk-17-jre-headless or set JAVA_HOME"
         )
 
 
-class JavaFailed(SparkJobError):
-    """There is a Java, and Spark does not start on it."""
+class SparkStartFailed(SparkJobError):
+    """Java is installed, but Spark does not start."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"Spark does not start: {reason}\nIt needs Java 17 or newer (JAVA_HOME says which) and "
-            "as much memory as --memory says; what Java itself said is above"
+            f"Spark does not start: {reason}\nIt needs Java 17 or newer (see JAVA_HOME) and the "
+            "memory given by --memory; the messages of Java are above"
         )
 
 
 class NoInput(SparkJobError):
-    """There is no file of the wanted kind."""
+    """There is no file of the expected kind."""
 
     def __init__(self, source: Path, kind: str) -> None:
         self.source = source
-        super().__init__(f"{source}: no {kind} there (*.parquet is looked for)")
+        super().__init__(f"{source}: no {kind} found (expected *.parquet files)")
 
 
 class BadFile(SparkJobError):
-    """A file that is left out."""
+    """A file that is skipped."""
 
     def __init__(self, file: Path, reason: str) -> None:
         self.file, self.reason = file, reason
@@ -96,130 +96,136 @@ class BadFile(SparkJobError):
 
 
 class UnreadableFile(BadFile):
-    """Not Parquet, cut short, or not ours to read."""
+    """A file that is not Parquet, is truncated or may not be read."""
 
 
-class OutOfReach(UnreadableFile):
-    """Not there for the moment, or the disk or network that it is on: it may come back."""
+class UnreachableFile(UnreadableFile):
+    """A file that does not exist or is on a failing disk or network; it may become readable."""
 
 
-NOT_ITS_PLACE = (PermissionError, IsADirectoryError, NotADirectoryError)
+PERMANENT_ERRORS = (PermissionError, IsADirectoryError, NotADirectoryError)
 
 
-def unreadable(file: Path, error: Exception) -> UnreadableFile:
-    """By what reading it raised: what the system says (by number) may pass, a wrong format not."""
+def unreadable_file(file: Path, error: Exception) -> UnreadableFile:
+    """Return the error for an exception on reading: system errors may be temporary."""
     reason = (str(error).splitlines() or [type(error).__name__])[0]
-    passing = getattr(error, "errno", None) is not None and not isinstance(error, NOT_ITS_PLACE)
-    return OutOfReach(file, reason) if passing else UnreadableFile(file, reason)
+    temporary = getattr(error, "errno", None) is not None and not isinstance(
+        error, PERMANENT_ERRORS
+    )
+    return UnreachableFile(file, reason) if temporary else UnreadableFile(file, reason)
 
 
 class MissingColumns(BadFile):
-    """A file without columns that every file has."""
+    """A file that lacks required columns."""
 
     def __init__(self, file: Path, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
-        super().__init__(file, f"lacks {', '.join(columns)}")
+        super().__init__(file, f"missing columns: {', '.join(columns)}")
 
 
 class WrongColumnType(BadFile):
-    """A column that holds something else."""
+    """A column of the wrong type."""
 
-    def __init__(self, file: Path, column: str, found: str, wanted: str) -> None:
-        self.column, self.found, self.wanted = column, found, wanted
-        super().__init__(file, f"{column} is {found}, not {wanted}")
+    def __init__(self, file: Path, column: str, found: str, expected: str) -> None:
+        self.column, self.found, self.expected = column, found, expected
+        super().__init__(file, f"column {column} has type {found}, expected {expected}")
 
 
 class MixedLayout(BadFile):
-    """A flat file beside others by site and day: copies would count twice."""
+    """A flat file beside site folders: duplicates in both would count twice."""
 
     def __init__(self, file: Path, named: Path) -> None:
-        super().__init__(file, f"is of no site by its path, as {named} and others are")
+        super().__init__(
+            file, f"is not in a site=NAME folder, but {named} is; arrange all files by site"
+        )
 
 
-class NothingReadable(SparkJobError):
-    """Every file was left out."""
+class NoReadableFiles(SparkJobError):
+    """Every file was skipped."""
 
-    def __init__(self, source: Path, left_out: Sequence[BadFile]) -> None:
-        self.left_out = tuple(left_out)
-        first = "; ".join(str(bad) for bad in self.left_out[:3])
-        super().__init__(f"{source}: none of {len(left_out)} files can be used: {first}")
+    def __init__(self, source: Path, skipped: Sequence[BadFile]) -> None:
+        self.skipped = tuple(skipped)
+        first = "; ".join(str(bad) for bad in self.skipped[:3])
+        super().__init__(f"{source}: none of {len(skipped)} files can be read: {first}")
 
 
-class NothingCounts(SparkJobError):
-    """There are rows, and none of them can be used."""
+class NoUsableRows(SparkJobError):
+    """Every row was refused."""
 
     def __init__(self, source: Path, refused: Mapping[str, int]) -> None:
         self.refused = dict(refused)
         reasons = "; ".join(f"{reason} ({count})" for reason, count in self.refused.items())
-        super().__init__(f"{source}: no row counts: {reasons or 'there are none'}")
+        super().__init__(f"{source}: no usable rows: {reasons or 'the files are empty'}")
 
 
-class NothingMatches(SparkJobError):
-    """There are records, but none of what was asked for."""
+class NoMatchingRecords(SparkJobError):
+    """No record belongs to the requested site or scenario."""
 
 
 class SeveralSites(SparkJobError):
-    """Records of more than one site, where one is wanted."""
+    """Records of more than one site, where one is expected."""
 
     def __init__(self, source: Path, sites: Sequence[str]) -> None:
         self.sites = tuple(sites)
         more = "" if len(sites) <= 8 else f" and {len(sites) - 8} more"
         super().__init__(
             f"{source}: records of {len(sites)} sites ({', '.join(sites[:8])}{more}); "
-            "name one with --site"
+            "choose one with --site"
         )
 
 
 class NoPredictions(SparkJobError):
-    """There is nothing to compare with."""
+    """There are no prediction files."""
 
     def __init__(self, source: Path) -> None:
-        super().__init__(f"{source}: no predictions there (*.json and *.parquet are looked for)")
+        super().__init__(f"{source}: no predictions found (expected *.json or *.parquet)")
 
 
 class UnreadablePredictions(SparkJobError):
-    """A file of predictions that cannot be used."""
+    """A prediction file that cannot be read."""
 
     def __init__(self, file: Path, reason: str) -> None:
         self.file = file
-        super().__init__(f"{file}: not predictions: {reason}")
+        super().__init__(f"{file}: invalid predictions: {reason}")
 
 
-class BadGrid(SparkJobError):
-    """A grid of parameters that cannot be swept."""
+class InvalidGrid(SparkJobError):
+    """A grid that cannot be simulated."""
 
 
 class OutputInUse(SparkJobError):
-    """The output folder holds something else."""
+    """The output folder overlaps the input or is locked."""
 
     def __init__(self, folder: Path, what: str) -> None:
-        super().__init__(f"{folder} {what}; name another folder")
+        super().__init__(f"{folder} {what}; choose another folder with --out")
 
 
 class UnwritableOutput(SparkJobError):
-    """The output folder cannot be made or written into."""
+    """The output folder cannot be created or written."""
 
     def __init__(self, folder: Path, error: OSError) -> None:
         super().__init__(f"cannot write into {folder}: {error.strerror}")
 
 
-class NothingJudged(SparkJobError):
-    """A validation that says nothing of any prediction."""
+class NothingToJudge(SparkJobError):
+    """A validation in which no prediction could be judged."""
 
 
-class FileAway(SparkJobError):
-    """A stream that waited in vain for a file that it has taken in before."""
+class FileMissing(SparkJobError):
+    """A file that the stream has already read stays unreachable."""
 
     def __init__(self, bad: BadFile) -> None:
         self.file = bad.file
-        super().__init__(f"{bad}; bring it back and start again: the stream goes on from there")
+        super().__init__(
+            f"{bad}; restore the file and start the job again; it continues from there"
+        )
 
 
-class StreamBroken(SparkJobError):
-    """A stream that cannot go on, such as one whose checkpoint is damaged."""
+class StreamFailed(SparkJobError):
+    """A stream that cannot continue, for example because its checkpoint is damaged."""
 
     def __init__(self, reason: str, out: Path) -> None:
         super().__init__(
-            f"the stream cannot go on: {reason}; to begin anew remove {out / 'state'} and "
-            f"{out / 'checkpoint'}, or name another folder"
+            f"the stream cannot continue: {reason}; to start again, remove {out / 'state'} and "
+            f"{out / 'checkpoint'}, or choose another folder with --out"
         )

@@ -1,10 +1,11 @@
-"""What every job's command has: options, an output folder, a session, and reasons when it fails."""
+"""Shared parts of all job commands: options, output folder, session, error messages."""
 
 import json as json_text
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,77 +16,91 @@ from firedex.cli.output import fail
 from firedex.wire import WireError
 from firedex_models import ModelError
 from firedex_spark.errors import SparkJobError
-from firedex_spark.output_folder import whole_results
+from firedex_spark.output_folder import atomic_results
 from firedex_spark.session import (
     DEFAULT_MEMORY,
     SPARK_ERRORS,
     SparkSession,
+    spark_error_message,
     spark_session,
-    what_spark_says,
 )
 
-__all__ = ["ALARM", "SOURCE", "job_options", "reasons_told", "say", "tell", "writing"]
+__all__ = [
+    "PROBLEM_FOUND",
+    "SOURCE",
+    "Finite",
+    "job_options",
+    "job_results",
+    "log_progress",
+    "print_summary",
+    "report_errors",
+]
 
-ALARM = 1
-"""Exit code of a job that has done its work, and found what somebody should look at."""
+PROBLEM_FOUND = 1
+"""Exit code of a job that is complete and found a problem."""
 SOURCE = click.Path(exists=True, path_type=Path)
 
 F = TypeVar("F", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-def _like(form: str, example: str) -> Callable[[object, object, str | None], str | None]:
-    """Refuse a text that is not of a form, such as ``example``."""
+def _check_format(form: str, example: str) -> Callable[[object, object, str | None], str | None]:
+    """Return an option callback that rejects values which do not match ``form``."""
 
-    def checked(_context: object, _option: object, given: str | None) -> str | None:
+    def check(_context: object, _option: object, given: str | None) -> str | None:
         if given is not None and not re.fullmatch(form, given):
-            raise click.BadParameter(f"{given!r} is not like {example}")
+            raise click.BadParameter(f"{given!r} is not valid; example: {example}")
         return given
 
-    return checked
+    return check
 
 
-memory_like = _like(r"[1-9][0-9]*[kmgt]", "4g or 900m")
-master_like = _like(r"(spark|k8s)://\S+|yarn|local(\[\S+\])?", "spark://HOST:PORT")
+check_memory = _check_format(r"[1-9][0-9]*[kmgt]", "4g or 900m")
+check_master = _check_format(r"(spark|k8s)://\S+|yarn|local(\[\S+\])?", "spark://HOST:PORT")
 
 
 def job_options(command: F) -> F:
-    """``--out``, ``--master``, ``--memory`` and ``--json``, as every job has them."""
+    """Add ``--out``, ``--master``, ``--memory`` and ``--json`` to a command."""
     command = json_option(command)
     command = click.option(
         "--memory",
-        callback=memory_like,
+        callback=check_memory,
         default=DEFAULT_MEMORY,
         show_default=True,
-        help="Of the driver, and of each executor of a cluster, such as 4g.",
+        help="Memory of the driver and of each executor, for example 4g.",
     )(command)
     command = click.option(
-        "--master", callback=master_like, help="A cluster's, spark://HOST:PORT; none runs it here."
+        "--master",
+        callback=check_master,
+        help="URL of a Spark cluster, spark://HOST:PORT. Default: run on this machine.",
     )(command)
     return click.option(
         "--out",
         type=FOLDER,
         required=True,
-        help="Results go here alone, in place of an earlier run's; other files there stay.",
+        help="Output folder. Results of an earlier run are replaced, other files are kept.",
     )(command)
 
 
 @contextmanager
-def reasons_told() -> Iterator[None]:
-    """Whatever can be foreseen ends the command with the reason, not with a stack trace."""
+def report_errors() -> Iterator[None]:
+    """End the command with exit code 2 and a message for every expected error."""
     try:
         yield
     except (SparkJobError, WireError, ModelError, OSError) as error:
         fail(str(error))
     except SPARK_ERRORS as error:
-        fail(f"Spark failed: {what_spark_says(error)} (FIREDEX_SPARK_LOG=ERROR shows all of it)")
-    except Exception as error:  # exit code 1 would say that the job has done its work
+        fail(
+            f"Spark failed: {spark_error_message(error)} "
+            "(set FIREDEX_SPARK_LOG=ERROR to see the full log)"
+        )
+    except Exception as error:  # exit code 1 would mean that the job is complete
         traceback.print_exc()
-        fail(f"this is a fault of the job: {type(error).__name__}: {error}")
+        fail(f"internal error, see the traceback above: {type(error).__name__}: {error}")
 
 
 @contextmanager
-def writing(
+def job_results(
     name: str,
     out: Path,
     results: Sequence[str],
@@ -93,42 +108,55 @@ def writing(
     master: str | None,
     memory: str,
 ) -> Iterator[tuple[SparkSession, Path]]:
-    """A session, and the folder to write results into, which take their places at the end."""
+    """Yield a session and a folder for the results; they are published when the block ends."""
     with (
-        reasons_told(),
-        whole_results(out, results, sources) as folder,
+        report_errors(),
+        atomic_results(out, results, sources) as folder,
         spark_session(name, master=master, memory=memory) as session,
     ):
         yield session, folder
 
 
-def say(text: str) -> None:
-    """Progress, and what else people want to know meanwhile."""
+def log_progress(text: str) -> None:
+    """Print a progress message on standard error."""
     click.echo(text, err=True)
 
 
-def tell(out: Path, summary: Mapping[str, Any], json: bool) -> None:
-    """What came of a job: JSON for machines, else a line for each figure that there is."""
+def print_summary(out: Path, summary: Mapping[str, Any], json: bool) -> None:
+    """Print the summary of a job: JSON, or a line for each figure."""
     if json:
         click.echo(json_text.dumps(summary, indent=2))
         return
     for key, value in summary.items():
         name = key.replace("_", " ")
         if isinstance(value, Mapping):
-            value = [f"{each}: {_in_words(figure)}" for each, figure in value.items()]
+            value = [f"{each}: {_value_text(figure)}" for each, figure in value.items()]
         if not isinstance(value, list):
-            click.echo(f"{name}: {_in_words(value)}")
+            click.echo(f"{name}: {_value_text(value)}")
         elif value:
-            click.echo("\n  ".join([f"{name}:", *map(_in_words, value)]))
-    click.echo(f"in {out}")
+            click.echo("\n  ".join([f"{name}:", *map(_value_text, value)]))
+    click.echo(f"results: {out}")
 
 
-def _in_words(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        figures = (f"{key.replace('_', ' ')} {_in_words(one)}" for key, one in value.items())
+        figures = (f"{key.replace('_', ' ')} {_value_text(one)}" for key, one in value.items())
         return ", ".join(figures)
     return "none" if value is None else str(value)
+
+
+class Finite(click.FloatRange):
+    """A number in a range; NaN and infinity are rejected, which click accepts."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Convert as click does, and reject a number that is not finite."""
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number

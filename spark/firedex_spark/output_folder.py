@@ -1,34 +1,39 @@
-"""Where a job's results go: whole or not at all, beside whatever else is in the folder.
+"""Output folders: results are published completely or not at all.
 
-A job writes into ``OUT/.unfinished-…``, each into another: workers of one that was killed may go on
-for a moment. When everything is there, the results of an earlier run are
-replaced one by one, the last of them last: where that one is, all are of one run. A job that is
-killed leaves an earlier run's results, or none; the next one clears up after it.
+A job writes into a new folder ``OUT/.unfinished-…``; each run has its own, since workers of a
+killed job may write for a moment longer. When all results are complete they replace those of the
+earlier run one by one. The last result is removed first and published last: if it exists, all
+results belong to one run. A killed job leaves the results of the earlier run, or none; the next run
+removes its unfinished folder.
 """
 
 import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from firedex.system.files import write_atomically
 from firedex_spark.errors import OutputInUse, UnwritableOutput
 
-__all__ = ["own_folder", "replaced", "whole_results", "write_whole"]
+__all__ = ["atomic_results", "locked_folder", "write_table"]
 
 UNFINISHED = ".unfinished"
 
 
 @contextmanager
-def own_folder(out: Path, names: Sequence[str], sources: Sequence[Path]) -> Iterator[None]:
-    """Nobody else writes there meanwhile.
+def locked_folder(out: Path, names: Sequence[str], sources: Sequence[Path]) -> Iterator[None]:
+    """Create and lock the output folder, so that no other job writes there.
 
-    ``names``: what is written; ``sources``: what the job reads. They never mix.
+    ``names`` are the results, ``sources`` the input of the job; they must not overlap.
     """
     for source in sources:
-        _apart(out, names, source)
+        _check_no_overlap(out, names, source)
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = os.open(out, os.O_RDONLY)
@@ -45,42 +50,42 @@ def _lock(lock: int, out: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OutputInUse(out, "is being written by another job") from None
+        raise OutputInUse(out, "is in use by another job") from None
 
 
 @contextmanager
-def whole_results(out: Path, results: Sequence[str], sources: Sequence[Path]) -> Iterator[Path]:
-    """A folder to write ``results`` into; those that were written take their places at the end."""
-    with own_folder(out, results, sources):
-        unfinished = _emptied(out)
+def atomic_results(out: Path, results: Sequence[str], sources: Sequence[Path]) -> Iterator[Path]:
+    """Yield a folder for the results; those that were written are published at the end."""
+    with locked_folder(out, results, sources):
+        unfinished = _make_unfinished_folder(out)
         try:
             yield unfinished
-            _put_in_place(unfinished, out, results)
+            _publish(unfinished, out, results)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _emptied(out: Path) -> Path:
+def _make_unfinished_folder(out: Path) -> Path:
     unfinished = out / f"{UNFINISHED}-{secrets.token_hex(4)}"
     try:
-        for left in out.glob(f"{UNFINISHED}-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in out.glob(f"{UNFINISHED}-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         unfinished.mkdir()
     except OSError as error:
         raise UnwritableOutput(out, error) from error
     return unfinished
 
 
-def _apart(out: Path, results: Sequence[str], source: Path) -> None:
-    read, written = source.resolve(), out.resolve()
-    if written == read or read in written.parents:
-        raise OutputInUse(out, f"is inside {source}, which is read")
+def _check_no_overlap(out: Path, results: Sequence[str], source: Path) -> None:
+    source_path, output_path = source.resolve(), out.resolve()
+    if output_path == source_path or source_path in output_path.parents:
+        raise OutputInUse(out, f"is inside the input {source}")
     for name in results:
-        if written / name == read or written / name in read.parents:
-            raise OutputInUse(out, f"holds {source}, which is read, where {name} is written")
+        if output_path / name == source_path or output_path / name in source_path.parents:
+            raise OutputInUse(out, f"contains the input {source} where {name} would be written")
 
 
-def _put_in_place(unfinished: Path, out: Path, results: Sequence[str]) -> None:
+def _publish(unfinished: Path, out: Path, results: Sequence[str]) -> None:
     _remove(out / results[-1])
     for name in results:
         _remove(out / name)
@@ -95,13 +100,8 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def replaced(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` make a file; it appears whole or not at all."""
-    unfinished = path.with_name(f"{path.name}{UNFINISHED}")
-    write(unfinished)
-    unfinished.replace(path)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text; the file appears whole or not at all."""
-    replaced(path, lambda unfinished: unfinished.write_text(text, "utf-8"))
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table as Parquet; the file appears whole or not at all."""
+    content = pa.BufferOutputStream()
+    pq.write_table(table, content, compression="zstd")
+    write_atomically(path, content.getvalue().to_pybytes())

@@ -1,10 +1,11 @@
-"""The columns of everything that jobs read.
+"""The columns of all input files of the jobs.
 
 Delivery records are written by clients and the simulator, predictions by the service and the
-planner: their columns are the fields of the values on the wire, and tests hold the writers to them.
-Feedback is one flat row for each time somebody showed what a topic is worth. Its ``kind`` says what
-``value`` is: ``rating`` 1 to 5; ``acknowledgement`` 1, or 0 for an event that was left
-unacknowledged; ``dwell`` seconds spent on it; ``choice`` 1, for ``topic`` over ``other_topic``.
+planner. Their columns are the fields of the types in ``firedex.wire``; tests check the writers.
+Feedback has one row for each time that a person showed how much a topic is worth. ``kind`` defines
+``value``: ``rating`` is 1 to 5; ``acknowledgement`` is 1, or 0 for an event that was shown and not
+acknowledged; ``dwell`` is a time in seconds; ``choice`` is 1, for ``topic`` preferred to
+``other_topic``.
 """
 
 from dataclasses import fields
@@ -12,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from firedex.delivery_schema import SCHEMA as DELIVERY_SCHEMA
+from firedex.transport.delivery_schema import SCHEMA as DELIVERY_SCHEMA
 from firedex.wire import SubscriptionPrediction
 
 __all__ = ["DELIVERY_SCHEMA", "FEEDBACK_SCHEMA", "PREDICTION_SCHEMA", "FeedbackKind"]

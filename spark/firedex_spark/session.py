@@ -1,43 +1,50 @@
-"""The one place where Spark sessions are made: quiet, on loopback, leaving nothing behind.
+"""Spark sessions: the only place where they are started.
 
-Under ``spark-submit`` master, memory and hosts are its business; otherwise Spark runs here.
+Under ``spark-submit`` its options set master, memory and host; otherwise Spark runs on this machine
+and listens on the loopback address only. Temporary files are removed when the session ends.
 """
 
 import logging
 import os
+import pickle
 import re
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
+from typing import TypeVar
 
-from firedex_spark.errors import JavaFailed, NoJava
+import pyarrow as pa
+
+from firedex_spark.errors import JavaMissing, SparkStartFailed
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # its own business with the versions of others
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has none
+    warnings.simplefilter("ignore")  # warnings about versions of other packages
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.pandas.types import from_arrow_schema
 
 __all__ = [
     "SPARK_ERRORS",
     "SparkSession",
-    "java_is_there",
+    "java_is_installed",
+    "run_tasks",
+    "spark_error_message",
     "spark_session",
-    "tell_if_alone",
-    "what_spark_says",
+    "warn_if_no_worker",
 ]
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-"""Whatever Spark raises by itself."""
+"""The exceptions that Spark itself raises."""
 LOG_LEVEL = "FIREDEX_SPARK_LOG"
-"""The variable that says how much of Spark's own log is shown; none of it if there is none."""
+"""Environment variable with the level of Spark's own log; without it nothing is logged."""
 LOGGERS = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Of Spark's Python side; what they say is raised as well."""
+"""Loggers of PySpark; their messages are also raised as exceptions."""
 LOG_SETTINGS = """\
 appender.console.type = Console
 appender.console.name = console
@@ -50,7 +57,7 @@ logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = {level}
 """
 
-ALONE_SECONDS = 30.0
+NO_WORKER_SECONDS = 30.0
 LOOPBACK = "127.0.0.1"
 DEFAULT_MEMORY = "2g"
 SETTINGS = {
@@ -62,8 +69,8 @@ SETTINGS = {
 }
 
 
-def java_is_there() -> bool:
-    """Whether Spark can start."""
+def java_is_installed() -> bool:
+    """Return whether a Java program is found in JAVA_HOME or on the path."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java") is not None or bool(home and (Path(home) / "bin/java").exists())
 
@@ -72,26 +79,29 @@ def java_is_there() -> bool:
 def spark_session(
     name: str, *, master: str | None = None, memory: str = DEFAULT_MEMORY
 ) -> Iterator[SparkSession]:
-    """A session; what Spark writes for itself is in a folder that goes when it ends.
+    """Start a session, or use the active one, which is then left running.
 
-    ``master``: ``spark://HOST:PORT``, or none for all cores of this machine. One that is there
-    already is used as it is, and left alone.
+    ``master``: ``spark://HOST:PORT`` of a cluster; None uses all cores of this machine.
     """
-    already = SparkSession.getActiveSession()
-    if already is not None:
-        yield already
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
         return
-    if not java_is_there():
-        raise NoJava
+    if not java_is_installed():
+        raise JavaMissing
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for name in LOGGERS:
-        logging.getLogger(name).setLevel(os.environ.get(LOG_LEVEL, logging.CRITICAL))
+    for logger in LOGGERS:
+        logging.getLogger(logger).setLevel(os.environ.get(LOG_LEVEL, logging.CRITICAL))
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     with tempfile.TemporaryDirectory(prefix="firedex-spark-") as folder:
         builder = SparkSession.builder.appName(f"firedex {name}")
         level = os.environ.get(LOG_LEVEL, "OFF")
-        own = {"spark.log.level": level} if submitted else _own(Path(folder), memory, level)
-        settings = SETTINGS | own
+        mode_settings = (
+            {"spark.log.level": level}
+            if submitted
+            else _local_settings(Path(folder), memory, level)
+        )
+        settings = SETTINGS | mode_settings
         if not submitted and (master is None or LOOPBACK in master):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
@@ -102,48 +112,69 @@ def spark_session(
         try:
             session = builder.getOrCreate()
         except SPARK_ERRORS as error:
-            raise JavaFailed(what_spark_says(error)) from error
-        asked = Timer(ALONE_SECONDS, tell_if_alone, [session])
-        asked.daemon = True
+            raise SparkStartFailed(spark_error_message(error)) from error
+        timer = Timer(NO_WORKER_SECONDS, warn_if_no_worker, [session])
+        timer.daemon = True
         try:
             if master is not None or submitted:
-                asked.start()
+                timer.start()
             yield session
         finally:
-            asked.cancel()
+            timer.cancel()
             session.stop()
 
 
-def tell_if_alone(session: SparkSession) -> None:
-    """On standard error, if no worker of a cluster has anything for the job."""
+T = TypeVar("T")
+
+
+def run_tasks(
+    spark: SparkSession, tasks: Sequence[T], work: Callable[[T], pa.Table], schema: pa.Schema
+) -> DataFrame:
+    """Run ``work`` on every task, each in its own partition, and return all rows.
+
+    ``work`` and the tasks are pickled: executors must be able to import their modules.
+    """
+    packed = [(pickle.dumps(task),) for task in tasks]
+    frame = spark.createDataFrame(packed, "task binary").repartition(max(len(packed), 1))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column("task").to_pylist():
+                yield from work(pickle.loads(task)).to_batches()  # noqa: S301  # our own
+
+    return frame.mapInArrow(run, from_arrow_schema(schema))
+
+
+def warn_if_no_worker(session: SparkSession) -> None:
+    """Print a warning on standard error if no worker of the cluster has started an executor."""
     context = session.sparkContext
     if str(context.master).startswith("local"):
         return
     try:
         executors = len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # the driver
     except SPARK_ERRORS:
-        return  # it has ended meanwhile
+        return  # the session has ended
     if executors < 1:
         memory = context.getConf().get("spark.executor.memory", "1g")
         print(
-            f"waiting: in {ALONE_SECONDS:.0f} seconds no worker of {context.master} has started "
-            f"anything; it takes one with a free core and {memory} of memory (--memory)",
+            f"waiting: after {NO_WORKER_SECONDS:.0f} seconds no worker of {context.master} has "
+            f"started an executor; the job needs a free core and {memory} of memory (--memory)",
             file=sys.stderr,
             flush=True,
         )
 
 
-def what_spark_says(error: Exception) -> str:
-    """The line that says what happened, of the many of a Java or a worker's traceback."""
+def spark_error_message(error: Exception) -> str:
+    """Return the line of a Java or worker traceback that names the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     caused = [line for line in lines if line.startswith("Caused by:")]
     raised = [line for line in lines if re.match(r"^[\w.]*(Error|Exception)(:|$)", line)]
-    told = [*caused[-1:], *raised[-1:], *lines[:1], type(error).__name__]
-    return told[0].removeprefix("Caused by: ")[:500]
+    candidates = [*caused[-1:], *raised[-1:], *lines[:1], type(error).__name__]
+    return candidates[0].removeprefix("Caused by: ")[:500]
 
 
-def _own(folder: Path, memory: str, level: str) -> dict[str, str]:
-    """What ``spark-submit`` would see to."""
+def _local_settings(folder: Path, memory: str, level: str) -> dict[str, str]:
+    """Return the settings that ``spark-submit`` would make."""
     log = folder / "log4j2.properties"
     log.write_text(LOG_SETTINGS.format(level=level), "utf-8")
     java = f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}"

@@ -1,12 +1,12 @@
-"""Learning who is where."""
+"""Discovery of links and hosts from the reports of switches."""
 
 from ipaddress import IPv4Address
 
 from firedex_controller.discovery import (
-    MOST_HOSTS_PER_PORT,
+    LINK_TIMEOUT_SECONDS,
+    MAX_HOSTS_PER_PORT,
     SETTLE_ANNOUNCEMENTS,
     SETTLE_SECONDS,
-    SILENCE_SECONDS,
     Discovery,
     Port,
 )
@@ -24,183 +24,185 @@ def port(number: int, *, up: bool = True) -> Port:
     )
 
 
-def two_switches(now: float = 0.0) -> Discovery:
-    """Both have announced themselves often enough."""
+def discovery_with_two_switches(now: float = 0.0) -> Discovery:
+    """Return a discovery with two connected switches that have sent enough announcements."""
     discovery = Discovery(["a", "b"])
     for switch in ("a", "b"):
-        discovery.switch_joined(switch, [port(number) for number in (1, 2, 3)], now)
-        announce(discovery, switch)
+        discovery.switch_connected(switch, [port(number) for number in (1, 2, 3)], now)
+        send_announcements(discovery, switch)
     return discovery
 
 
-def announce(discovery: Discovery, switch: str) -> None:
+def send_announcements(discovery: Discovery, switch: str) -> None:
     for _ in range(SETTLE_ANNOUNCEMENTS):
-        discovery.announced(PortRef(switch, number) for number in (1, 2, 3))
+        discovery.announcements_sent(PortRef(switch, number) for number in (1, 2, 3))
 
 
-def test_a_link_counts_both_ways_as_soon_as_one_is_heard() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B2, 0.1)
+def test_link_counts_in_both_directions_when_seen_in_one() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B2, 0.1)
     assert discovery.topology(0.2).links == {A1: B2, B2: A1}
 
 
-def test_a_port_carries_floods_only_after_it_had_time_to_turn_out_a_link() -> None:
-    discovery = two_switches()
+def test_new_port_carries_floods_after_it_settled() -> None:
+    discovery = discovery_with_two_switches()
     assert not discovery.topology(SETTLE_SECONDS / 2).edge_ports
     assert not discovery.settled(SETTLE_SECONDS / 2)
-    discovery.heard_neighbour(A1, B1, 0.5)
+    discovery.link_seen(A1, B1, 0.5)
     assert discovery.topology(SETTLE_SECONDS).edge_ports == {A2, A3, B2, PortRef("b", 3)}
     assert discovery.settled(SETTLE_SECONDS)
 
 
-def test_a_busy_controller_gives_ports_more_time() -> None:
+def test_port_settles_later_if_announcements_are_late() -> None:
     discovery = Discovery(["a"])
-    discovery.switch_joined("a", [port(1)], 0.0)
+    discovery.switch_connected("a", [port(1)], 0.0)
     for _ in range(SETTLE_ANNOUNCEMENTS - 1):
-        discovery.announced([A1])
+        discovery.announcements_sent([A1])
     assert not discovery.topology(60.0).edge_ports
-    discovery.announced([A1])
+    discovery.announcements_sent([A1])
     assert discovery.topology(60.0).edge_ports == {A1}
 
 
-def test_what_is_announced_while_a_port_is_down_does_not_count() -> None:
-    discovery = two_switches()
+def test_announcement_of_a_port_that_is_down_does_not_count() -> None:
+    discovery = discovery_with_two_switches()
     discovery.port_changed("a", port(2, up=False), 1.0)
-    announce(discovery, "a")
+    send_announcements(discovery, "a")
     discovery.port_changed("a", port(2), 2.0)
     assert A2 not in discovery.topology(60.0).edge_ports
 
 
-def test_the_ends_of_a_link_that_was_plugged_in_elsewhere_carry_no_floods_for_a_while() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    discovery.heard_neighbour(A2, B1, 5.0)
-    announce(discovery, "a")
+def test_ports_of_a_moved_link_have_to_settle_again() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
+    discovery.link_seen(A2, B1, 5.0)
+    send_announcements(discovery, "a")
     assert A1 not in discovery.topology(5.0 + SETTLE_SECONDS / 2).edge_ports
-    discovery.still_heard(A2, B1, 5.0 + SETTLE_SECONDS)
+    discovery.refresh_link(A2, B1, 5.0 + SETTLE_SECONDS)
     assert A1 in discovery.topology(5.0 + SETTLE_SECONDS).edge_ports
 
 
-def test_a_silent_link_may_be_back_any_moment_so_its_ends_carry_no_floods() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
+def test_ports_of_a_timed_out_link_carry_no_floods() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
     assert not discovery.topology(10.0).links
-    announce(discovery, "a")
-    announce(discovery, "b")
+    send_announcements(discovery, "a")
+    send_announcements(discovery, "b")
     assert not {A1, B1} & discovery.topology(1000.0).edge_ports
     discovery.port_changed("a", port(1, up=False), 1000.0)
     discovery.port_changed("a", port(1), 1000.0)
-    announce(discovery, "a")
-    assert A1 in discovery.topology(1000.0 + SETTLE_SECONDS).edge_ports, "plugged in anew"
+    send_announcements(discovery, "a")
+    assert A1 in discovery.topology(1000.0 + SETTLE_SECONDS).edge_ports, (
+        "the port went down and up again"
+    )
 
 
-def test_a_link_that_was_cut_is_remembered_until_something_else_is_there() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
+def test_cut_link_is_kept_until_its_ports_are_used() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
     assert discovery.topology(0.0).ports_towards("a", "b") == [1]
     discovery.port_changed("b", port(1, up=False), 0.0)
     assert not discovery.topology(0.0).links
     assert discovery.topology(0.0).ports_towards("a", "b") == [1]
-    discovery.heard_neighbour(A1, B2, 1.0)
+    discovery.link_seen(A1, B2, 1.0)
     assert discovery.topology(1.0).ports_towards("b", "a") == [2]
 
 
-def test_a_cut_link_is_forgotten_with_its_port_or_when_a_host_is_there() -> None:
-    for forget in (
+def test_cut_link_is_removed_if_its_port_is_removed_or_has_a_host() -> None:
+    for remove in (
         lambda discovery: discovery.port_removed("b", 1, 0.0),
-        lambda discovery: discovery.heard_host(A1, MAC, ADDRESS),
+        lambda discovery: discovery.host_seen(A1, MAC, ADDRESS),
     ):
-        discovery = two_switches()
-        discovery.heard_neighbour(A1, B1, 0.0)
+        discovery = discovery_with_two_switches()
+        discovery.link_seen(A1, B1, 0.0)
         discovery.port_changed("b", port(1, up=False), 0.0)
-        forget(discovery)
+        remove(discovery)
         assert discovery.topology(0.0).ports_towards("a", "b") == []
 
 
-def test_a_link_that_falls_silent_is_gone() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    assert discovery.topology(SILENCE_SECONDS).links
-    assert not discovery.topology(SILENCE_SECONDS + 0.1).links
+def test_silent_link_times_out() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
+    assert discovery.topology(LINK_TIMEOUT_SECONDS).links
+    assert not discovery.topology(LINK_TIMEOUT_SECONDS + 0.1).links
 
 
-def test_a_link_is_gone_at_once_with_its_port() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
+def test_link_is_removed_when_its_port_goes_down() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
     discovery.port_changed("b", port(1, up=False), 0.1)
     assert not discovery.topology(0.1).links
-    discovery.heard_neighbour(A1, B1, 0.2)
-    assert not discovery.topology(0.2).links, "what was still on its way brings nothing back"
+    discovery.link_seen(A1, B1, 0.2)
+    assert not discovery.topology(0.2).links, "a late LLDP frame does not restore the link"
 
 
-def test_links_stand_while_a_switch_s_channel_is_away() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    discovery.switch_left("b")
+def test_links_of_a_disconnected_switch_are_kept() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
+    discovery.switch_disconnected("b")
     assert discovery.topology(100.0).links
-    discovery.switch_joined("b", [port(number) for number in (1, 2, 3)], 100.0)
-    assert discovery.topology(100.0 + SILENCE_SECONDS).links
-    assert not discovery.topology(100.1 + SILENCE_SECONDS).links
+    discovery.switch_connected("b", [port(number) for number in (1, 2, 3)], 100.0)
+    assert discovery.topology(100.0 + LINK_TIMEOUT_SECONDS).links
+    assert not discovery.topology(100.1 + LINK_TIMEOUT_SECONDS).links
 
 
-def test_a_cable_that_is_plugged_in_elsewhere_takes_its_link_along() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    discovery.heard_neighbour(A2, B1, 0.5)
+def test_moved_cable_replaces_its_link() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
+    discovery.link_seen(A2, B1, 0.5)
     assert discovery.topology(0.5).links == {A2: B1, B1: A2}
 
 
-def test_a_host_that_moves_is_followed_and_keeps_its_address() -> None:
-    discovery = two_switches()
-    discovery.heard_host(A2, MAC, ADDRESS)
-    discovery.heard_host(B2, MAC, None)
+def test_moved_host_keeps_its_address() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.host_seen(A2, MAC, ADDRESS)
+    discovery.host_seen(B2, MAC, None)
     (host,) = discovery.topology(0.0).hosts.values()
-    assert (host.place, host.address) == (B2, ADDRESS)
+    assert (host.port, host.address) == (B2, ADDRESS)
 
 
-def test_what_comes_over_a_link_is_no_host_there() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    discovery.heard_host(A1, MAC, ADDRESS)
+def test_frame_from_a_link_is_not_a_host() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
+    discovery.host_seen(A1, MAC, ADDRESS)
     assert not discovery.topology(0.0).hosts
-    discovery.heard_host(A2, MAC, ADDRESS)
-    discovery.heard_neighbour(A2, B2, 0.1)
-    assert not discovery.topology(0.1).hosts, "the port has turned out to be a link"
+    discovery.host_seen(A2, MAC, ADDRESS)
+    discovery.link_seen(A2, B2, 0.1)
+    assert not discovery.topology(0.1).hosts, "the port belongs to a link"
 
 
-def test_hosts_go_with_their_port() -> None:
-    discovery = two_switches()
-    discovery.heard_host(A2, MAC, ADDRESS)
+def test_hosts_are_removed_with_their_port() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.host_seen(A2, MAC, ADDRESS)
     discovery.port_removed("a", 2, 0.0)
     assert not discovery.topology(0.0).hosts
 
 
-def test_somebody_who_makes_up_addresses_fills_only_his_own_port() -> None:
-    discovery = two_switches()
-    for number in range(MOST_HOSTS_PER_PORT + 50):
-        discovery.heard_host(A2, f"02:00:00:00:{number // 256:02x}:{number % 256:02x}", None)
-    discovery.heard_host(A3, MAC, ADDRESS)
+def test_number_of_hosts_behind_a_port_is_limited() -> None:
+    discovery = discovery_with_two_switches()
+    for number in range(MAX_HOSTS_PER_PORT + 50):
+        discovery.host_seen(A2, f"02:00:00:00:{number // 256:02x}:{number % 256:02x}", None)
+    discovery.host_seen(A3, MAC, ADDRESS)
     hosts = discovery.topology(0.0).hosts
-    assert len(hosts) == MOST_HOSTS_PER_PORT + 1
+    assert len(hosts) == MAX_HOSTS_PER_PORT + 1
     assert MAC in hosts
 
 
-def test_what_was_remembered_holds_until_its_switches_say_otherwise() -> None:
+def test_restored_topology_is_used_until_switches_report_changes() -> None:
     discovery = Discovery(["a", "b"])
-    host = Host(hardware_address=MAC, address=ADDRESS, place=A2)
-    discovery.remember([host], [frozenset({A1, B1})], [], 0.0)
+    host = Host(hardware_address=MAC, address=ADDRESS, port=A2)
+    discovery.restore([host], [frozenset({A1, B1})], [], 0.0)
     before = discovery.topology(60.0)
     assert before.links == {A1: B1, B1: A1}
     assert before.hosts == {MAC: host}
-    discovery.switch_joined("a", [port(1), port(2, up=False)], 60.0)
+    discovery.switch_connected("a", [port(1), port(2, up=False)], 60.0)
     after = discovery.topology(60.0)
     assert after.links
     assert not after.hosts
 
 
-def test_a_port_that_was_not_there_any_more_at_a_reconnection_takes_its_link_along() -> None:
-    discovery = two_switches()
-    discovery.heard_neighbour(A1, B1, 0.0)
-    discovery.switch_left("a")
-    discovery.switch_joined("a", [port(2), port(3)], 1.0)
+def test_link_of_a_port_that_is_missing_after_reconnection_is_removed() -> None:
+    discovery = discovery_with_two_switches()
+    discovery.link_seen(A1, B1, 0.0)
+    discovery.switch_disconnected("a")
+    discovery.switch_connected("a", [port(2), port(3)], 1.0)
     assert not discovery.topology(1.0).links

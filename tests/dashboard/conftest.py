@@ -1,23 +1,22 @@
-"""One browser for all tests, and two sites: one where events flow, one where nobody publishes."""
+"""A browser for all tests, a site with publishers, and a site without publishers."""
 
 from collections.abc import Iterator
 
 import pytest
-from dashboard_pages import Pages
-from live_site import LiveSite, live_site
 from selenium import webdriver
 
-from firedex.dashboard_browser import (
+from tests.support.browser import (
     console_errors,
     headless_browser,
-    missing_browser,
+    missing_browser_reason,
     requested_addresses,
 )
+from tests.support.live_site import LiveSite, live_site
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[webdriver.Chrome]:
-    missing = missing_browser()
+    missing = missing_browser_reason()
     if missing:
         pytest.skip(missing)
     with headless_browser() as driver:
@@ -25,24 +24,26 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
-    with live_site(tmp_path_factory.mktemp("busy"), publishing=True) as site:
+def busy_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+    with live_site(tmp_path_factory.mktemp("publishing"), publishing=True) as site:
         site.subscriber("crew-1", alarm=10.0, camera=1.0)
         yield site
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
-    with live_site(tmp_path_factory.mktemp("quiet"), publishing=False) as site:
+def quiet_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+    with live_site(tmp_path_factory.mktemp("silent"), publishing=False) as site:
         site.subscriber("crew-1", alarm=10.0, camera=1.0)
         site.subscriber("crew-2", alarm=10.0, camera=1.0)
         yield site
 
 
 @pytest.fixture
-def nothing_leaves(browser: webdriver.Chrome, request: pytest.FixtureRequest) -> Iterator[None]:
-    """No request leaves the machine, and no page complains of anything but what the test says."""
-    browser.get("about:blank")  # the last page may be of a service that is gone
+def no_external_requests(
+    browser: webdriver.Chrome, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Check that pages request only the local host, and log only errors that the test expects."""
+    browser.get("about:blank")  # the previous page may belong to a stopped service
     requested_addresses(browser)
     console_errors(browser)
     yield
@@ -50,15 +51,5 @@ def nothing_leaves(browser: webdriver.Chrome, request: pytest.FixtureRequest) ->
     assert not outside
     mark = request.node.get_closest_marker("refused")
     expected = mark.args if mark else ()
-    told = console_errors(browser)
-    assert [each for each in told if not any(part in each for part in expected)] == []
-
-
-@pytest.fixture
-def watching(browser: webdriver.Chrome, busy: LiveSite) -> Pages:
-    return Pages(browser, busy.service.url)
-
-
-@pytest.fixture
-def deciding(browser: webdriver.Chrome, quiet: LiveSite) -> Pages:
-    return Pages(browser, quiet.service.url)
+    errors = console_errors(browser)
+    assert [error for error in errors if not any(part in error for part in expected)] == []

@@ -1,13 +1,9 @@
-"""The figures of the first page from what is planned and what parts say; no browser."""
+"""Figures of the first page from plans and reports; no browser, no service."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from service_site import (
-    publisher,
-    subscriber,
-)
 
 from firedex.dashboard.flow_measurements import (
     FlowForecast,
@@ -16,8 +12,7 @@ from firedex.dashboard.flow_measurements import (
     flow_measurements,
 )
 from firedex.dashboard.health import controller_health, heartbeat_health, switch_health
-from firedex.dashboard.link_shares import link_rows, planned_shares
-from firedex.dashboard.unseen_links import UnseenLinks
+from firedex.dashboard.links import MissingLinks, link_rows, planned_shares
 from firedex.planning import plan_scenario
 from firedex.wire import (
     ClassPrediction,
@@ -29,7 +24,8 @@ from firedex.wire import (
     Statistics,
     from_plain,
 )
-from firedex.wire.service_api import KeptHeartbeat
+from firedex.wire.service_api import HeartbeatRecord
+from tests.support.service_site import publisher, subscriber
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -54,12 +50,12 @@ def forecast(priority: int, rate: float) -> FlowForecast:
     return FlowForecast(priority=priority, offered_per_second=rate, delivered_per_second=rate)
 
 
-def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
+def test_class_has_the_mean_delay_of_events_and_the_worst_percentile() -> None:
     reports = [
         from_plain(Statistics, report(0, 90, 10, 0.1)),
         from_plain(Statistics, report(1, 10, 0, 0.5)),
     ]
-    assert flow_measurements(reports, 2) == {}, "measured under another plan"
+    assert flow_measurements(reports, 2) == {}, "measured under another configuration"
     measured = flow_measurements(reports, 1)
     assert measured["crew", 0].success_rate == 0.9
     predicted = ClassPrediction(
@@ -78,13 +74,13 @@ def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
     (nothing,) = class_rows([predicted], {("crew", 0): forecast(1, 20.0)}, measured)
     assert nothing.delay_mean_seconds is None
     (row,) = class_rows([predicted], flows, measured, {3: 5.0})
-    assert row.success_rate == pytest.approx(100 / 210), "5 a second came, 0.5 and 5 did not"
+    assert row.success_rate == pytest.approx(100 / 210), "5 events per second arrived, 5.5 did not"
     (row,) = class_rows([predicted], {}, {}, {3: 20.0})
     assert row.success_rate == 0.0
     claims = [report(0, 10, 40, 0.4), report(1, 10**12, 0, 0.001)]
     claimed = flow_measurements([from_plain(Statistics, each) for each in claims], 1)
     (row,) = class_rows([predicted], {key: forecast(3, 2.5) for key in claimed}, claimed)
-    assert row.success_rate == pytest.approx(170 / 210), "160 of them are believed"
+    assert row.success_rate == pytest.approx(170 / 210), "160 of the claimed events count"
     assert (
         FlowMeasurement(
             delivered=0, numbered=0, missing=0, delay_mean_seconds=None, delay_p95_seconds=None
@@ -93,40 +89,42 @@ def test_classes_weigh_delays_by_events_and_take_the_worst_percentile() -> None:
     )
 
 
-def test_nobody_knows_the_success_of_events_without_numbers() -> None:
+def test_success_rate_counts_only_events_with_sequence_numbers() -> None:
     plain = report(0, 90, 10, 0.1)
     plain["topics"] = [{"topic": "smoke/1", "delivered_events": 90}]
-    told = [from_plain(Statistics, plain)]
-    (unknown,) = flow_measurements(told, 1).values()
+    reports = [from_plain(Statistics, plain)]
+    (unknown,) = flow_measurements(reports, 1).values()
     assert (unknown.delivered, unknown.success_rate) == (90, None)
     plain["topics"].append({"topic": "heat/1", "delivered_events": 5, "missing_events": 5})
     (known,) = flow_measurements([from_plain(Statistics, plain)], 1).values()
     assert (known.delivered, known.success_rate) == (95, 0.5)
 
 
-def test_only_a_subscriber_s_own_report_is_its_measurement() -> None:
-    told = from_plain(Statistics, {**report(0, 9, 1, 0.1), "reporter": "gateway"})
-    assert flow_measurements([told], 1) == {}
+def test_reports_by_others_are_not_measurements_of_a_subscriber() -> None:
+    reports = from_plain(Statistics, {**report(0, 9, 1, 0.1), "reporter": "gateway"})
+    assert flow_measurements([reports], 1) == {}
 
 
-def kept(part: str, kind: Any, ago: float, every: float | None = None) -> KeptHeartbeat:
-    beat = Heartbeat(part=part, kind=kind, started_at=WHEN, sent_at=WHEN, every_seconds=every)
-    return KeptHeartbeat(heartbeat=beat, seconds_ago=ago)
+def heartbeat_record(
+    part: str, kind: Any, ago: float, every: float | None = None
+) -> HeartbeatRecord:
+    heartbeat = Heartbeat(part=part, kind=kind, started_at=WHEN, sent_at=WHEN, every_seconds=every)
+    return HeartbeatRecord(heartbeat=heartbeat, seconds_ago=ago)
 
 
-def test_silence_is_measured_in_a_part_s_own_intervals() -> None:
+def test_component_is_stale_after_three_of_its_heartbeat_intervals() -> None:
     parts = heartbeat_health(
         [
-            kept("crew-1", "client", 1.4, every=0.5),
-            kept("crew-2", "client", 1.6, every=0.5),
-            kept("gateway", "gateway", 14.0),
-            kept("gone", "client", 1.0),
+            heartbeat_record("crew-1", "client", 1.4, every=0.5),
+            heartbeat_record("crew-2", "client", 1.6, every=0.5),
+            heartbeat_record("gateway", "gateway", 14.0),
+            heartbeat_record("gone", "client", 1.0),
         ],
         ["crew-1", "crew-2", "crew-3"],
     )
     assert {part.part: part.state for part in parts} == {
-        "gateway": "well",
-        "crew-1": "well",
+        "gateway": "healthy",
+        "crew-1": "healthy",
         "crew-2": "stale",
         "crew-3": "unknown",
         "broker": "unknown",
@@ -134,14 +132,14 @@ def test_silence_is_measured_in_a_part_s_own_intervals() -> None:
     assert [part.kind for part in parts[:2]] == ["broker", "gateway"]
 
 
-def test_a_controller_that_has_not_answered_yet_is_not_well() -> None:
-    assert controller_health(asked=True, error=None, answered=True).state == "well"
-    assert controller_health(asked=True, error=None, answered=False).state == "unknown"
-    assert controller_health(asked=True, error="gone", answered=True).state == "trouble"
-    assert controller_health(asked=False, error=None, answered=False).detail is not None
+def test_controller_is_unknown_before_its_first_response() -> None:
+    assert controller_health(configured=True, error=None, answered=True).state == "healthy"
+    assert controller_health(configured=True, error=None, answered=False).state == "unknown"
+    assert controller_health(configured=True, error="gone", answered=True).state == "trouble"
+    assert controller_health(configured=False, error=None, answered=False).detail is not None
 
 
-def test_switches_as_the_controller_says() -> None:
+def test_switch_health_follows_the_topology_of_the_controller() -> None:
     assert switch_health(None) == ()
     topology = from_plain(
         NetworkTopology,
@@ -154,9 +152,9 @@ def test_switches_as_the_controller_says() -> None:
         },
     )
     assert [(part.state, part.detail) for part in switch_health(topology)] == [
-        ("well", None),
+        ("healthy", None),
         ("trouble", "not connected"),
-        ("trouble", "its rules are not the desired ones"),
+        ("trouble", "its rules differ from the desired rules"),
     ]
 
 
@@ -170,7 +168,7 @@ NETWORK: dict[str, Any] = {
 }
 
 
-def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
+def test_links_show_planned_and_measured_load_by_class() -> None:
     scenario = from_plain(
         Scenario,
         {
@@ -233,7 +231,7 @@ def test_links_are_shared_along_the_way_as_planned_and_as_counted() -> None:
     ("links", "hosts", "counted"),
     [(True, False, {("core", "floor"): 123.0}), (False, False, {}), (False, True, {"core": 123.0})],
 )
-def test_a_port_that_leads_nobody_knows_where_is_not_the_hosts(
+def test_port_with_unknown_neighbour_is_not_counted_as_host_port(
     links: bool, hosts: bool, counted: dict[Any, float]
 ) -> None:
     switch = {"datapath_id": "0" * 16, "connected": True, "settled": True}
@@ -261,20 +259,22 @@ def test_a_port_that_leads_nobody_knows_where_is_not_the_hosts(
     } == counted
 
 
-def test_a_link_that_the_controller_no_longer_sees_is_told() -> None:
+def test_link_missing_in_the_topology_is_reported() -> None:
     switch = {"datapath_id": "0" * 16, "connected": True, "settled": True}
     both = {"switches": [{"switch": name, **switch} for name in ("core", "floor")]}
     link = {"from": "floor", "from_port": "f1", "to": "core", "to_port": "c1"}
-    network, links = from_plain(Network, NETWORK), UnseenLinks()
+    network, links = from_plain(Network, NETWORK), MissingLinks()
 
-    def unseen(at: float, topology: dict[str, Any] | None) -> list[str]:
+    def missing_links_at(at: float, topology: dict[str, Any] | None) -> list[str]:
         given = None if topology is None else from_plain(NetworkTopology, topology)
-        return [each.name for each in links.now(network, given, at)]
+        return [each.name for each in links.update(network, given, at)]
 
-    assert unseen(0.0, both) == unseen(60.0, both) == [], "it looks for none"
-    assert unseen(61.0, {**both, "links": [link]}) == [], "whichever way it is said"
-    assert unseen(62.0, both) == unseen(66.0, both) == []
-    assert unseen(67.0, both) == ["core to floor"]
+    assert missing_links_at(0.0, both) == missing_links_at(60.0, both) == [], (
+        "the controller does not discover links"
+    )
+    assert missing_links_at(61.0, {**both, "links": [link]}) == [], "either direction counts"
+    assert missing_links_at(62.0, both) == missing_links_at(66.0, both) == []
+    assert missing_links_at(67.0, both) == ["core to floor"]
     away = {"switches": [both["switches"][0], {**both["switches"][1], "connected": False}]}
-    assert unseen(68.0, away) == [], "the switch is not there: that is told"
-    assert unseen(69.0, None) == []
+    assert missing_links_at(68.0, away) == [], "the disconnected switch is reported instead"
+    assert missing_links_at(69.0, None) == []

@@ -1,4 +1,4 @@
-"""What the scripts compute, without a service: words, times, tables, the drawing of a network."""
+"""Functions of the scripts in a browser, without a service: texts, times, tables, drawings."""
 
 import json
 from collections.abc import Iterator
@@ -19,48 +19,50 @@ MOMENT = "2026-03-01T14:02:05Z"
 @pytest.fixture
 def page(browser: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
     browser.get("about:blank")
-    for script in sorted(ASSETS.glob("*.js"))[:-1]:  # the last one is what people do
+    for script in sorted(ASSETS.glob("*.js"))[:-1]:  # the last script needs the layout
         browser.execute_script(script.read_text("utf-8"))
     yield browser
     browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
 
 
-def computed(page: webdriver.Chrome, name: str, *given: Any) -> Any:
+def call_script(page: webdriver.Chrome, name: str, *given: Any) -> Any:
     return page.execute_script(f"return firedex.{name}(...arguments);", *given)
 
 
 @pytest.mark.parametrize(("zone", "clock"), ZONES.items())
-def test_times_are_the_viewer_s(page: webdriver.Chrome, zone: str, clock: str) -> None:
+def test_times_use_the_time_zone_of_the_viewer(
+    page: webdriver.Chrome, zone: str, clock: str
+) -> None:
     page.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": zone})
-    assert computed(page, "zone") in (zone, "Asia/Calcutta")
-    assert computed(page, "local", MOMENT) == f"2026-03-01 {clock}"
+    assert call_script(page, "zone") in (zone, "Asia/Calcutta")
+    assert call_script(page, "local", MOMENT) == f"2026-03-01 {clock}"
     today = "return firedex.clock(arguments[0], new Date(arguments[1]));"
     assert page.execute_script(today, MOMENT, "2026-03-01T15:00:00Z") == clock
     assert page.execute_script(today, MOMENT, "2026-03-03T15:00:00Z") == f"1 Mar {clock}"
 
 
-def test_a_time_of_day_is_the_last_one(page: webdriver.Chrome) -> None:
+def test_time_of_day_means_its_last_occurrence(page: webdriver.Chrome) -> None:
     page.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "America/Los_Angeles"})
     last = "return firedex.lastTime(arguments[0], new Date(arguments[1]))?.toISOString() ?? null;"
     at = lambda text: page.execute_script(last, text, "2026-03-01T20:00:00Z")  # noqa: E731
     assert at("11:30") == "2026-03-01T19:30:59.000Z"
-    assert at("12:30") == "2026-02-28T20:30:59.000Z", "later than now: yesterday's"
+    assert at("12:30") == "2026-02-28T20:30:59.000Z", "a later time means yesterday"
     assert [at(text) for text in ("", "25:00", "noon")] == [None, None, None]
 
 
-def test_no_cell_is_a_formula_to_a_spreadsheet(page: webdriver.Chrome) -> None:
+def test_csv_cells_are_never_formulas(page: webdriver.Chrome) -> None:
     for text in ("=1+1", "+/smoke", "-2", "@x", "\tx", " =1", "\rx"):
-        assert computed(page, "csvCell", text) == f'"\'{text}"'
-    assert computed(page, "csvCell", -2.5) == "-2.5", "a number stays one"
-    assert computed(page, "csvCell", 'say "a,b"') == '"say ""a,b"""'
-    assert computed(page, "csvCell", None) == ""
+        assert call_script(page, "csvCell", text) == f'"\'{text}"'
+    assert call_script(page, "csvCell", -2.5) == "-2.5", "a number stays a number"
+    assert call_script(page, "csvCell", 'say "a,b"') == '"say ""a,b"""'
+    assert call_script(page, "csvCell", None) == ""
     rows = [{"filter": "+/#", "p95": 0.1}, {"filter": "a/b", "p95": None}]
-    assert computed(page, "csv", ["filter", "p95"], rows) == (
+    assert call_script(page, "csv", ["filter", "p95"], rows) == (
         'filter,p95\r\n"\'+/#",0.1\r\na/b,\r\n'
     )
 
 
-def used(share: float, *, planned: bool = False) -> dict[str, Any]:
+def port_load(share: float, *, planned: bool = False) -> dict[str, Any]:
     return {"used": share, "planned": planned}
 
 
@@ -68,7 +70,7 @@ def network(*links: tuple[str, str], broker: str | None) -> dict[str, Any]:
     names = sorted({end for link in links for end in link})
     return {
         "switches": [{"id": name} for name in names],
-        "links": [{"from": here, "to": there} for here, there in links],
+        "links": [{"from": here, "to": places} for here, places in links],
         "broker": {"id": "edge", "switch": broker},
     }
 
@@ -77,16 +79,16 @@ def network(*links: tuple[str, str], broker: str | None) -> dict[str, Any]:
     "links",
     [[("s", "s1"), ("s1", "s10")], [("s1", "s"), ("s10", "s1")], [("s", "s1"), ("s10", "s1")]],
 )
-def test_links_are_drawn_away_from_the_broker_however_they_are_given(
+def test_links_are_drawn_away_from_the_broker_in_either_direction(
     page: webdriver.Chrome, links: list[tuple[str, str]]
 ) -> None:
-    """Names that begin like others are others."""
-    found = computed(page, "tree", network(*links, broker="s"))
+    """Names that are prefixes of other names are distinguished."""
+    found = call_script(page, "tree", network(*links, broker="s"))
     assert found == {"roots": ["s"], "below": {"s": ["s1"], "s1": ["s10"], "s10": []}}
     places = [{"subscriber": "s1", "switch": "s10"}, {"subscriber": "broker", "switch": "s1"}]
-    loads = {"s": {"s1": used(0.4)}, "s1": {"s10": used(0.9), "s": used(0.1)}}
-    loads["s10"] = {"": used(1.2)}
-    drawn = computed(page, "drawing", network(*links, broker="s"), places, loads)
+    loads = {"s": {"s1": port_load(0.4)}, "s1": {"s10": port_load(0.9), "s": port_load(0.1)}}
+    loads["s10"] = {"": port_load(1.2)}
+    drawn = call_script(page, "drawing", network(*links, broker="s"), places, loads)
     nodes = {each["data"]["id"]: each for each in drawn if "position" in each}
     edges = {
         (e["data"]["source"], e["data"]["target"]): e["data"]
@@ -97,7 +99,7 @@ def test_links_are_drawn_away_from_the_broker_however_they_are_given(
     depths = [
         nodes[name]["position"]["y"] for name in ("broker", "switch s", "switch s1", "switch s10")
     ]
-    assert depths == sorted(set(depths)), "each below the one before"
+    assert depths == sorted(set(depths)), "each one is below the previous one"
     assert edges["switch s", "switch s1"]["label"] == "40 %"
     assert edges["switch s1", "switch s"]["label"] == "10 %", "both directions"
     assert edges["switch s1", "switch s10"]["label"] == "90 %"
@@ -106,36 +108,39 @@ def test_links_are_drawn_away_from_the_broker_however_they_are_given(
     assert ("switch s10", "host s1") in edges
 
 
-def test_what_is_only_planned_and_what_is_not_well_is_drawn_so(page: webdriver.Chrome) -> None:
+def test_planned_load_and_failing_switches_are_drawn_differently(page: webdriver.Chrome) -> None:
     page.execute_script(
         "document.documentElement.style.cssText = '--bad: red; --soft: grey; --good: green;';"
     )
-    loads = {"a": {"b": used(0.4, planned=True)}, "b": {"": used(0.3), "c": used(2, planned=True)}}
+    loads = {
+        "a": {"b": port_load(0.4, planned=True)},
+        "b": {"": port_load(0.3), "c": port_load(2, planned=True)},
+    }
     given = network(("a", "b"), ("b", "c"), broker="a")
-    drawn = computed(page, "drawing", given, [], loads, {"c": "not connected"})
+    drawn = call_script(page, "drawing", given, [], loads, {"c": "not connected"})
     data = {each["data"]["id"]: each["data"] for each in drawn}
     link = data["switch a > switch b"]
     assert (link["label"], link["colour"], link["line"]) == ("40 % planned", "grey", "dashed")
-    look = lambda name: (data[f"switch {name}"]["label"], data[f"switch {name}"]["colour"])  # noqa: E731
-    assert look("a") == ("a  40 % planned", "grey")
-    assert look("b") == ("b  30 %", "green"), "what is counted is what colours it"
-    assert look("c") == ("c: not connected", "red")
+    style = lambda name: (data[f"switch {name}"]["label"], data[f"switch {name}"]["colour"])  # noqa: E731
+    assert style("a") == ("a  40 % planned", "grey")
+    assert style("b") == ("b  30 %", "green"), "the measured load decides the colour"
+    assert style("c") == ("c: not connected", "red")
 
 
 @pytest.mark.parametrize(
     ("state", "detail", "words"),
     [
         ("trouble", "refused", "the controller does not answer"),
-        ("well", None, "the controller does not know it"),
+        ("healthy", None, "unknown to the controller"),
         ("unknown", None, "the controller has not answered yet"),
-        ("unknown", "none is set", "no controller"),
+        ("unknown", "not configured", "no controller"),
     ],
 )
-def test_why_nobody_says_how_a_switch_is(
+def test_reason_for_an_unknown_switch_state_is_shown(
     page: webdriver.Chrome, state: str, detail: str | None, words: str
 ) -> None:
     part = {"part": "controller", "kind": "controller", "state": state, "detail": detail}
-    assert computed(page, "untold", [part]) == words
+    assert call_script(page, "whyUnknown", [part]) == words
 
 
 @pytest.mark.parametrize(
@@ -148,92 +153,96 @@ def test_why_nobody_says_how_a_switch_is(
         (None, True, True, True),
     ],
 )
-def test_late_is_what_the_first_page_calls_so(
+def test_subscription_table_and_first_page_agree_on_lateness(
     page: webdriver.Chrome, p95: float | None, met: bool, silent: bool, late: bool
 ) -> None:
     one = {"deadline_seconds": 2, "delay_p95_seconds": p95, "deadline_met": met, "silent": silent}
-    assert computed(page, "isLate", one) is late
-    assert computed(page, "isLate", {**one, "deadline_seconds": None}) is False
+    assert call_script(page, "isLate", one) is late
+    assert call_script(page, "isLate", {**one, "deadline_seconds": None}) is False
     if p95 is not None:
         sure = {**one, "deadline_percentile": 0.99 if late else 0.5}
-        assert computed(page, "isLate", sure) is late
+        assert call_script(page, "isLate", sure) is late
         untold = {**one, "deadline_percentile": 0.5 if late else 0.99, "silent": False}
-        assert computed(page, "isLate", untold) is (not met), "the prediction tells"
+        assert call_script(page, "isLate", untold) is (not met), "the prediction decides"
 
 
-def of(count: int) -> dict[str, int]:
+def measured_of_40(count: int) -> dict[str, int]:
     return {"measured_subscriptions": count, "subscriptions": 40}
 
 
-def test_utility_is_said_with_how_much_of_it_is_measured(page: webdriver.Chrome) -> None:
-    assert computed(page, "worth", 0.5, 0.9, of(30)) == [
+def test_utility_shows_how_many_subscriptions_are_measured(page: webdriver.Chrome) -> None:
+    assert call_script(page, "utilityFigure", 0.5, 0.9, measured_of_40(30)) == [
         "50 %",
-        "measured of 30 of 40 subscriptions; predicted 90 %",
+        "measured for 30 of 40 subscriptions; predicted 90 %",
         "",
     ]
-    assert computed(page, "worth", 0.5, 0.9, of(3)) == [
+    assert call_script(page, "utilityFigure", 0.5, 0.9, measured_of_40(3)) == [
         "–",
-        "measured 50 % of 3 of 40 subscriptions; predicted 90 %",
+        "measured 50 % for 3 of 40 subscriptions; predicted 90 %",
         "soft",
     ]
-    assert computed(page, "worth", None, 0.996, of(0)) == [
+    assert call_script(page, "utilityFigure", None, 0.996, measured_of_40(0)) == [
         "–",
-        "nothing measured lately; predicted 99.6 %",
+        "no recent measurements; predicted 99.6 %",
         "soft",
     ]
 
 
 @pytest.mark.parametrize(
-    ("late", "measured", "value", "look"),
+    ("late", "measured", "value", "style"),
     [(0, 40, 0, "good"), (0, 30, 0, ""), (0, 3, "–", "soft"), (2, 0, 2, "bad")],
 )
-def test_no_deadline_is_met_that_nobody_measured(
-    page: webdriver.Chrome, late: int, measured: int, value: Any, look: str
+def test_missed_deadlines_are_unknown_without_measurements(
+    page: webdriver.Chrome, late: int, measured: int, value: Any, style: str
 ) -> None:
     under = f"of 40 with a deadline, {measured} measured"
-    assert computed(page, "missed", late, of(measured)) == [value, under, look]
-    assert computed(page, "missed", 0, None)[1:] == ["no subscription has a deadline", ""]
+    assert call_script(page, "missedFigure", late, measured_of_40(measured)) == [
+        value,
+        under,
+        style,
+    ]
+    assert call_script(page, "missedFigure", 0, None)[1:] == ["no subscription has a deadline", ""]
 
 
 @pytest.mark.parametrize(
-    ("late", "severities", "version", "look", "words"),
+    ("late", "severities", "version", "style", "words"),
     [
         (1, ["urgent"], 3, "bad", "1 subscription misses its deadline"),
         (2, [], 3, "bad", "2 subscriptions miss their deadline"),
         (0, ["note", "urgent", "warning"], 3, "bad", "1 urgent alert"),
         (0, ["warning", "note", "warning"], 3, "warn", "2 warnings"),
-        (0, ["note"], 3, "unknown", "Not all is known: 1 note"),
-        (0, [], 0, "unknown", "Not known: no plan is in force"),
+        (0, ["note"], 3, "unknown", "Some data is missing: 1 note"),
+        (0, [], 0, "unknown", "Unknown: no configuration is active"),
         (0, [], 3, "good", "All is well"),
     ],
 )
-def test_the_site_in_one_sentence(
-    page: webdriver.Chrome, late: int, severities: list[str], version: int, look: str, words: str
+def test_state_of_the_site_in_one_sentence(
+    page: webdriver.Chrome, late: int, severities: list[str], version: int, style: str, words: str
 ) -> None:
     alerts = [{"severity": each, "text": "…"} for each in severities]
     now = {"version": version, "late_in_all": late, "alerts": alerts}
-    assert computed(page, "verdict", now) == [look, words]
+    assert call_script(page, "verdict", now) == [style, words]
 
 
-def test_what_an_answer_holds_for(page: webdriver.Chrome) -> None:
+def test_preview_expires_with_configuration_or_phase(page: webdriver.Chrome) -> None:
     def seen(version: int, since: str, closed: str | None = None) -> dict[str, Any]:
         return {"version": version, "incident": {"phase_since": since, "closed_at": closed}}
 
     then = seen(3, "14:02")
-    why = lambda now: computed(page, "whyExpired", then, now)  # noqa: E731
+    why = lambda now: call_script(page, "whyExpired", then, now)  # noqa: E731
     assert why(seen(3, "14:02")) == ""
-    assert why(seen(4, "14:02")) == "Plan 4 has come into force since"
+    assert why(seen(4, "14:02")) == "Configuration 4 has become active since"
     for other in (seen(3, "14:03"), seen(3, "14:02", "14:04"), {"version": 3, "incident": None}):
         assert why(other) == "The incident or its phase has changed since"
 
 
-def test_utility_in_time_is_by_the_rule_of_the_first_page(page: webdriver.Chrome) -> None:
+def test_timely_utility_of_a_preview_counts_only_met_deadlines(page: webdriver.Chrome) -> None:
     rows = [{"utility": 3, "deadline_met": met} for met in (True, False, None)]
-    found = computed(page, "timelyShare", {"subscriptions": rows, "maximum_utility": 12})
+    found = call_script(page, "timelyShare", {"subscriptions": rows, "maximum_utility": 12})
     assert found == 0.5
 
 
-SHOWN = """
+SHOW_DIFFERENCE = """
     const done = arguments[arguments.length - 1], shown = { asked: [] };
     const storage = { value: { getItem: () => "" }, configurable: true };
     Object.defineProperty(window, "sessionStorage", storage);
@@ -247,61 +256,63 @@ SHOWN = """
 """
 
 
-def test_a_plan_that_failed_says_why_and_is_compared_with_nothing(page: webdriver.Chrome) -> None:
+def test_failed_configuration_shows_its_error_and_no_difference(page: webdriver.Chrome) -> None:
     def record(version: int, state: str, at: str | None, error: str | None = None) -> Any:
-        given = {"version": version, "state": state, "in_force_at": at, "error": error}
+        given = {"version": version, "state": state, "activated_at": at, "error": error}
         return {**given, "reason": "a new crew"}
 
     failed = record(4, "failed", None, "503 core is away")
-    shown = page.execute_async_script(SHOWN, [failed, record(3, "in-force", "14:02")])
+    shown = page.execute_async_script(SHOW_DIFFERENCE, [failed, record(3, "active", "14:02")])
     assert shown["asked"] == []
     assert "503 core is away" in shown["difference"]["children"]["props"]["children"]
-    records = [record(5, "in-force", "14:05"), failed, record(3, "planned", None)]
-    shown = page.execute_async_script(SHOWN, [*records, record(2, "replaced", "14:01")])
+    records = [record(5, "active", "14:05"), failed, record(3, "planned", None)]
+    shown = page.execute_async_script(SHOW_DIFFERENCE, [*records, record(2, "replaced", "14:01")])
     assert shown["asked"] == ["/v1/configurations/2/difference/5"]
 
 
-def test_without_the_broker_s_switch_links_lead_away(page: webdriver.Chrome) -> None:
-    found = computed(page, "tree", network(("a", "b"), ("b", "c"), broker=None))
+def test_tree_without_broker_switch_follows_link_directions(page: webdriver.Chrome) -> None:
+    found = call_script(page, "tree", network(("a", "b"), ("b", "c"), broker=None))
     assert found["roots"] == ["a"]
-    loop = computed(page, "tree", network(("a", "b"), ("b", "a"), broker=None))
+    loop = call_script(page, "tree", network(("a", "b"), ("b", "a"), broker=None))
     assert sorted([*loop["roots"], *loop["below"]["a"], *loop["below"]["b"]]) == ["a", "b"]
 
 
-def test_where_publishers_are_is_drawn_before_the_broker(page: webdriver.Chrome) -> None:
+def test_switches_of_publishers_are_drawn_above_the_broker(page: webdriver.Chrome) -> None:
     given = network(("core", "roof"), broker="core")
     given["switches"].append({"id": "lan", "managed": False})
-    drawn = computed(page, "drawing", given, [], {})
+    drawn = call_script(page, "drawing", given, [], {})
     y = {each["data"]["id"]: each["position"]["y"] for each in drawn if "position" in each}
     assert y["switch lan"] < y["broker"] < y["switch core"] < y["switch roof"]
     edges = [(e["data"]["source"], e["data"]["target"]) for e in drawn if e["data"].get("source")]
     assert ("switch lan", "broker") in edges
     assert ("broker", "switch lan") not in edges
-    there = [{"subscriber": "crew", "switch": "lan"}]
-    drawn = computed(page, "drawing", given, there, {})
+    places = [{"subscriber": "crew", "switch": "lan"}]
+    drawn = call_script(page, "drawing", given, places, {})
     y = {each["data"]["id"]: each["position"]["y"] for each in drawn if "position" in each}
-    assert y["broker"] < y["switch lan"] < y["host crew"], "somebody is reached through it"
+    assert y["broker"] < y["switch lan"] < y["host crew"], "a subscriber is attached to it"
 
 
-def test_a_utility_is_what_its_inputs_say(page: webdriver.Chrome) -> None:
-    made = lambda **given: computed(page, "utilityOf", given)  # noqa: E731
-    assert made(kind="log", weight=3, shape="0.5") == {"kind": "log", "weight": 3}
-    assert made(kind="capped", weight=3, shape="0.5") == {
+def test_utility_is_parsed_from_the_form(page: webdriver.Chrome) -> None:
+    utility_of = lambda **given: call_script(page, "utilityOf", given)  # noqa: E731
+    assert utility_of(kind="log", weight=3, shape="0.5") == {"kind": "log", "weight": 3}
+    assert utility_of(kind="capped", weight=3, shape="0.5") == {
         "kind": "capped",
         "weight": 3,
         "enough": 0.5,
     }
-    assert made(kind="power", weight=3, shape=0.5) == {
+    assert utility_of(kind="power", weight=3, shape=0.5) == {
         "kind": "power",
         "weight": 3,
         "exponent": 0.5,
     }
-    assert made(kind="piecewise-linear", weight=1, shape="0:0, 0.5:0.8, 1:1")["points"] == [
+    assert utility_of(kind="piecewise-linear", weight=1, shape="0:0, 0.5:0.8, 1:1")["points"] == [
         [0, 0],
         [0.5, 0.8],
         [1, 1],
     ]
-    refused = "try { firedex.utilityOf(arguments[0]); } catch (error) { return error.message; }"
+    error_message = (
+        "try { firedex.utilityOf(arguments[0]); } catch (error) { return error.message; }"
+    )
     for field, wrong in (
         ("Weight", {"kind": "log", "weight": ""}),
         ("Weight", {"kind": "log", "weight": "-3"}),
@@ -310,11 +321,11 @@ def test_a_utility_is_what_its_inputs_say(page: webdriver.Chrome) -> None:
         ("Shape", {"kind": "power", "weight": 1, "shape": ""}),
         ("Shape", {"kind": "piecewise-linear", "weight": 1, "shape": "0:0, :1"}),
     ):
-        assert page.execute_script(refused, wrong).startswith(f"{field}: ")
+        assert page.execute_script(error_message, wrong).startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed", "expected"),
     [
         ("0.4", 0.4),
         ("0,4", 0.4),
@@ -327,30 +338,34 @@ def test_a_utility_is_what_its_inputs_say(page: webdriver.Chrome) -> None:
         ("1,500", None),
     ],
 )
-def test_a_number_is_taken_at_its_word_or_refused(
-    page: webdriver.Chrome, typed: str, meant: float | None
+def test_ambiguous_numbers_are_rejected(
+    page: webdriver.Chrome, typed: str, expected: float | None
 ) -> None:
-    assert computed(page, "decimal", typed) == meant
+    assert call_script(page, "decimal", typed) == expected
 
 
 @pytest.mark.parametrize("typed", ["-1", "abc", "0", "1e", "Infinity", "NaN", "1,500"])
-def test_a_deadline_that_is_none_is_refused_by_name(page: webdriver.Chrome, typed: str) -> None:
-    refused = "try { firedex.deadlineOf(arguments[0]); } catch (error) { return error.message; }"
-    said = page.execute_script(refused, {"deadline": typed})
-    assert said.startswith("Deadline: a number of seconds above 0"), said
-    assert typed in said
+def test_invalid_deadline_is_rejected_with_the_field_name(
+    page: webdriver.Chrome, typed: str
+) -> None:
+    error_message = (
+        "try { firedex.deadlineOf(arguments[0]); } catch (error) { return error.message; }"
+    )
+    message = page.execute_script(error_message, {"deadline": typed})
+    assert message.startswith("Deadline: enter a number of seconds above 0"), message
+    assert typed in message
 
 
-def test_no_deadline_is_an_empty_field_alone(page: webdriver.Chrome) -> None:
-    assert [computed(page, "deadlineOf", {"deadline": each}) for each in ("", " ", None)] == [
+def test_only_an_empty_field_means_no_deadline(page: webdriver.Chrome) -> None:
+    assert [call_script(page, "deadlineOf", {"deadline": each}) for each in ("", " ", None)] == [
         None,
         None,
         None,
     ]
-    assert computed(page, "deadlineOf", {"deadline": "0,4"}) == 0.4
+    assert call_script(page, "deadlineOf", {"deadline": "0,4"}) == 0.4
 
 
-REPLAYED = """
+REPLAY_HISTORY = """
     const done = arguments[arguments.length - 1], shown = { asked: [] }, looks = [];
     const storage = { value: { getItem: () => "" }, configurable: true };
     Object.defineProperty(window, "sessionStorage", storage);
@@ -389,48 +404,48 @@ REPLAYED = """
 """
 
 
-def test_a_moment_that_is_chosen_stays_and_the_last_one_is_followed(
+def test_selected_moment_stays_and_the_last_one_follows_new_data(
     page: webdriver.Chrome,
 ) -> None:
-    first, second, chosen, still, again = page.execute_async_script(REPLAYED)
-    assert first["at"] < second["at"], "the last one is followed"
+    first, second, chosen, still, again = page.execute_async_script(REPLAY_HISTORY)
+    assert first["at"] < second["at"], "new data is followed"
     assert chosen["value"] == still["value"] == 20
     assert chosen["at"] == still["at"] < second["at"]
     assert chosen["label"] == still["label"]
-    assert "chosen" in still["label"]
+    assert "selected" in still["label"]
     assert chosen["window"] == still["window"] == second["window"]
     assert again["at"] > second["at"]
-    assert all(look["marks"] == [True] for look in (first, second, chosen, still, again))
+    assert all(style["marks"] == [True] for style in (first, second, chosen, still, again))
 
 
-def test_small_losses_are_told_apart_and_plans_are_named(page: webdriver.Chrome) -> None:
+def test_chart_separates_small_losses_and_names_configurations(page: webdriver.Chrome) -> None:
     def step(n: int, delivered: int, missing: int | None) -> dict[str, Any]:
         at = f"2026-03-01T14:0{n}:00Z"
-        made = {"at": at, "seconds": 60, "priority": 0, "delay_p95_seconds": 0.02}
+        utility_of = {"at": at, "seconds": 60, "priority": 0, "delay_p95_seconds": 0.02}
         success = None if missing is None else delivered / (delivered + missing)
-        return {**made, "success_rate": success}
+        return {**utility_of, "success_rate": success}
 
     steps = [step(0, 995, 5), step(1, 999, 1), step(2, 1000, 0), step(3, 0, 10), step(4, 10, None)]
     plans = [
-        {"version": n, "in_force_at": f"2026-03-01T14:0{n}:30Z", "reason": "a new crew"}
+        {"version": n, "activated_at": f"2026-03-01T14:0{n}:30Z", "reason": "a new crew"}
         for n in (1, 2)
     ]
     start = 1772373600  # 14:00
-    figure = computed(page, "replay", steps, plans, start, start + 600)
+    figure = call_script(page, "replay", steps, plans, start, start + 600)
     _, drawn = figure["data"]
     assert drawn["yaxis"] == "y2"
     assert drawn["y"] == pytest.approx([0.005, 0.001, 0.0003, 1, None])
     assert drawn["text"][:2] == ["99.50 %", "99.90 %"]
     axis = figure["layout"]["yaxis2"]
     assert axis["type"] == "log"
-    assert axis["range"][0] > axis["range"][1], "what loses less is higher up"
+    assert axis["range"][0] > axis["range"][1], "lower loss is drawn higher"
     names = figure["layout"]["annotations"]
-    assert [each["text"] for each in names] == ["plan 1", "plan 2"]
+    assert [each["text"] for each in names] == ["1", "2"]
     assert all(each["hovertext"].endswith("a new crew") for each in names)
 
 
-def test_a_moment_is_found_again(page: webdriver.Chrome) -> None:
+def test_nearest_moment_is_found(page: webdriver.Chrome) -> None:
     moments = [f"2026-03-01T14:0{n}:00Z" for n in range(4)]
-    assert computed(page, "nearest", moments, moments[2]) == 2
-    assert computed(page, "nearest", moments, "2026-03-01T14:00:40Z") == 1
-    assert computed(page, "nearest", [], moments[0]) == 0
+    assert call_script(page, "nearest", moments, moments[2]) == 2
+    assert call_script(page, "nearest", moments, "2026-03-01T14:00:40Z") == 1
+    assert call_script(page, "nearest", [], moments[0]) == 0

@@ -1,4 +1,4 @@
-"""Colours that can be read, light and dark: 4.5 to 1 (WCAG 2.1, level AA); edges 3 to 1."""
+"""Contrast of colours, light and dark: text 4.5 to 1 (WCAG 2.1, level AA), edges 3 to 1."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,12 @@ import pytest
 
 import firedex.dashboard
 
-SHEET = (Path(firedex.dashboard.__file__).parent / "assets" / "dashboard.css").read_text("utf-8")
+STYLE_SHEET = (Path(firedex.dashboard.__file__).parent / "assets" / "dashboard.css").read_text(
+    "utf-8"
+)
 PAIRS = [
-    (text, ground)
-    for ground, texts in {
+    (text, background)
+    for background, texts in {
         "card": ("ink", "soft", "accent", "good", "warn", "bad"),
         "ground": ("ink", "soft"),
         "accent": ("on-accent",),
@@ -26,7 +28,7 @@ SCHEMES = [":root {", ':root[data-theme="dark"] {']
 
 
 def colours(selector: str) -> dict[str, str]:
-    block = SHEET[SHEET.index(selector) :].split("{", 1)[1].split("}", 1)[0]
+    block = STYLE_SHEET[STYLE_SHEET.index(selector) :].split("{", 1)[1].split("}", 1)[0]
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
 
 
@@ -43,22 +45,22 @@ def contrast(selector: str, one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("selector", SCHEMES)
-@pytest.mark.parametrize(("text", "ground"), PAIRS)
-def test_contrast(selector: str, text: str, ground: str) -> None:
-    assert contrast(selector, text, ground) >= 4.5, (text, ground)
+@pytest.mark.parametrize(("text", "background"), PAIRS)
+def test_text_contrast_is_at_least_4_5(selector: str, text: str, background: str) -> None:
+    assert contrast(selector, text, background) >= 4.5, (text, background)
 
 
 @pytest.mark.parametrize("selector", SCHEMES)
-@pytest.mark.parametrize("ground", ["card", "ground"])
-def test_edges_of_controls(selector: str, ground: str) -> None:
-    assert contrast(selector, "edge", ground) >= 3
+@pytest.mark.parametrize("background", ["card", "ground"])
+def test_control_edge_contrast_is_at_least_3(selector: str, background: str) -> None:
+    assert contrast(selector, "edge", background) >= 3
     for control in ("button {", ".card .dash-input-container {", '.card input[type="text"],'):
-        rule = SHEET[SHEET.index(control) :].split("{", 1)[1].split("}", 1)[0]
+        rule = STYLE_SHEET[STYLE_SHEET.index(control) :].split("{", 1)[1].split("}", 1)[0]
         assert "var(--edge)" in rule, control
 
 
-def test_dark_before_scripts_run_is_the_same_dark() -> None:
-    chosen, wished = (colours(each) for each in (SCHEMES[1], ":root:not([data-theme]) {"))
-    assert chosen == wished
-    asked = SHEET.index("@media (prefers-color-scheme: dark)")
-    assert SHEET[asked:].split("{", 2)[1].strip().endswith(":root:not([data-theme])")
+def test_dark_colours_are_the_same_before_scripts_run() -> None:
+    chosen, by_system = (colours(each) for each in (SCHEMES[1], ":root:not([data-theme]) {"))
+    assert chosen == by_system
+    media_query = STYLE_SHEET.index("@media (prefers-color-scheme: dark)")
+    assert STYLE_SHEET[media_query:].split("{", 2)[1].strip().endswith(":root:not([data-theme])")

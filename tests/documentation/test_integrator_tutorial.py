@@ -1,4 +1,4 @@
-"""The integrator's tutorial, run from beginning to end; every answer it shows is compared."""
+"""The tutorial for integrators runs completely, and its responses are those that it shows."""
 
 import json
 import os
@@ -10,21 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from free_ports import free_port
 
-PAGE = Path(__file__).parents[2] / "docs" / "integrator-tutorial.md"
+from tests.support.free_ports import free_port
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "integrate.md"
 MARK = "@@ block"
 
 
 def steps() -> list[tuple[str, Any]]:
-    """Each block of commands with the JSON that is shown after it, if any."""
+    """Return each block of commands, with the JSON that the page shows after it, if any."""
     text = PAGE.read_text("utf-8")
     found = re.findall(r"```bash\n(.*?)```(?:\n\n```json\n(.*?)```)?", text, re.DOTALL)
     return [(commands, json.loads(shown) if shown else None) for commands, shown in found]
 
 
 def includes(got: Any, shown: Any) -> bool:
-    """Whether all that is shown is there; what is not shown may be anything."""
+    """Return whether a response has all values that the page shows; it may have more."""
     if isinstance(shown, dict):
         return isinstance(got, dict) and all(
             key in got and includes(got[key], value) for key, value in shown.items()
@@ -36,20 +39,17 @@ def includes(got: Any, shown: Any) -> bool:
     return bool(got == shown)
 
 
-def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
+def test_tutorial_runs_and_responses_match(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed (apt-get install curl)")
     port = free_port()
     program = tmp_path / "bin" / "firedex"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nfrom importlib import import_module\nimport sys\n"
-        "names = {'serve': 'command:serve', 'tokens': 'tokens_command:tokens'}\n"
-        "name = sys.argv[1] if len(sys.argv) > 1 else ''\n"
-        "where = names.get(name, 'people_commands:' + name.replace('-', '_'))\n"
-        "module, command = where.split(':')\n"
-        "if __name__ == '__main__':\n"  # the planner's process imports this file too
-        "    getattr(import_module('firedex.service.' + module), command)(sys.argv[2:])\n"
+        f"#!{sys.executable}\n"
+        "from firedex.cli import main\n"
+        "if __name__ == '__main__':\n"  # the process of the planner also imports this file
+        "    main()\n"
     )
     program.chmod(0o755)
     script = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
@@ -73,7 +73,7 @@ def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
             assert includes(json.loads(answer), shown), f"{commands}\n{answer[:3000]}"
 
 
-def test_the_comparison_can_fail() -> None:
+def test_comparison_detects_differences() -> None:
     assert includes({"a": 1, "b": [{"c": 2, "d": 3}]}, {"b": [{"c": 2}]})
     assert not includes({"a": 1}, {"a": 2})
     assert not includes([{"a": 1}], [{"a": 1}, {"a": 2}])

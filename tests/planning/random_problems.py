@@ -1,4 +1,4 @@
-"""Allocation problems drawn at random: every kind of utility, one or several hops."""
+"""Random allocation problems with every kind of utility, and one or several hops."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firedex.planning.allocation import AllocationProblem
-from firedex.planning.utility_pieces import UtilityPieces
+from firedex.planning.flow_utility import UtilityPieces
 from firedex.wire import (
     CappedUtility,
     LinearUtility,
@@ -36,8 +36,8 @@ def random_utility(random: np.random.Generator, kinds: Sequence[str] = KINDS) ->
     inner = int(random.integers(1, 4))
     rates = [0.0, *np.sort(random.uniform(0.05, 0.95, inner)).tolist(), 1.0]
     slopes = np.sort(random.uniform(0, 3, inner + 1))[::-1]
-    worths = [0.0, *np.cumsum(slopes * np.diff(rates)).tolist()]
-    return PiecewiseLinearUtility(weight=weight, points=tuple(zip(rates, worths, strict=True)))
+    values = [0.0, *np.cumsum(slopes * np.diff(rates)).tolist()]
+    return PiecewiseLinearUtility(weight=weight, points=tuple(zip(rates, values, strict=True)))
 
 
 def random_problem(
@@ -47,18 +47,18 @@ def random_problem(
     hops: int,
     classes: int = 1,
     kinds: Sequence[str] = KINDS,
-    hops_of_a_flow: int = 1,
+    hops_per_flow: int = 1,
 ) -> AllocationProblem:
-    """Flows of 1-4 subscriptions; hops are offered between half and four times their limit."""
+    """Draw flows of 1-4 subscriptions; the load of a hop is 0.5 to 4 times its capacity."""
     members = random.integers(1, 5, flows)
     flow_of: NDArray[np.int64] = np.repeat(np.arange(flows), members)
     ceiling = np.where(random.random(len(flow_of)) < 0.5, 1.0, random.uniform(0.3, 1, len(flow_of)))
     utilities = [random_utility(random, kinds) for _ in flow_of]
     pair_hop, pair_flow = [], []
-    for flow in range(flows):
-        for hop in random.choice(hops, size=min(hops_of_a_flow, hops), replace=False):
+    for number in range(flows):
+        for hop in random.choice(hops, size=min(hops_per_flow, hops), replace=False):
             pair_hop.append(int(hop))
-            pair_flow.append(flow)
+            pair_flow.append(number)
     order = np.lexsort((pair_flow, pair_hop))
     hop = np.array(pair_hop)[order]
     flow = np.array(pair_flow)[order]
@@ -68,7 +68,7 @@ def random_problem(
     limit = np.full((hops, classes), 0.9)
     limit[:, :-1] = random.uniform(0.2, 1.0, (hops, classes - 1))
     return AllocationProblem(
-        pieces=UtilityPieces.of(UtilityColumns(utilities), ceiling, flow_of, flows),
+        pieces=UtilityPieces.from_utilities(UtilityColumns(utilities), ceiling, flow_of, flows),
         priority=random.integers(0, classes, flows),
         hop=hop,
         flow=flow,

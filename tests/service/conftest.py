@@ -1,4 +1,4 @@
-"""What the tests of the service share: a controller, and the state on each kind of database."""
+"""Fixtures of the service tests: a fake controller, and a state on each kind of database."""
 
 import itertools
 import tempfile
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from fake_controller import FakeController, running_controller
-from postgres import postgresql
-from service_site import Client, serving
 
 from firedex.service.running import RunningService
+from tests.support.fake_controller import FakeController, running_controller
+from tests.support.postgres import postgresql
+from tests.support.service_site import Client, serving
 
 _numbers = itertools.count()
 
@@ -38,7 +38,7 @@ def new_postgres_state(postgres_url: str) -> Callable[[], str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a service keeps its state; every test with it runs on both."""
+    """Return a new state; every test with this fixture runs on SQLite and on PostgreSQL."""
     if request.param == "sqlite":
         return str(tmp_path / "state.sqlite")
     make: Callable[[], str] = request.getfixturevalue("new_postgres_state")
@@ -58,7 +58,7 @@ def controller_url(controller: FakeController) -> Iterator[str]:
 
 @pytest.fixture
 def running(tmp_path: Path, controller_url: str) -> Iterator[RunningService]:
-    """A service without tokens, on SQLite, with the fake controller."""
+    """Run a service without tokens, on SQLite, with the fake controller."""
     with serving(tmp_path / "state.sqlite", controller=controller_url) as service:
         yield service
 

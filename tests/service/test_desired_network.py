@@ -1,44 +1,43 @@
-"""From a configuration to what the controller is asked for."""
+"""The desired state of the switches for a configuration."""
 
 from dataclasses import replace
 from math import ceil
 from typing import Any
 
-from parts_site import publisher, subscriber
-from test_site_plan import TOPICS, planned, switches
-
-from firedex.service.desired_network import desired_network
+from firedex.service.planner.desired_network import desired_network
 from firedex.wire import DesiredSwitch, SubscriberRegistration
-from firedex.wire.packet_sizes import LARGEST_SEGMENT_BYTES, STAMP_BYTES, mqtt_publish_bytes
+from firedex.wire.packet_sizes import MAX_SEGMENT_BYTES, STAMP_BYTES, mqtt_publish_bytes
+from tests.service.test_site_plan import TOPICS, plan_registrations, switches
+from tests.support.parts_site import publisher, subscriber
 
 
 def core_of(*subscribers: SubscriberRegistration, **changes: Any) -> DesiredSwitch:
-    (core,) = desired_network(planned(subscribers, **changes), 3).switches
+    (core,) = desired_network(plan_registrations(subscribers, **changes), 3).switches
     return core
 
 
 def test_every_flow_has_a_rule_with_its_endpoints_and_class() -> None:
-    made = planned([subscriber("crew", "smoke/#", "camera/#", address="10.0.0.101")])
-    asked = desired_network(made, 3)
-    (core,) = asked.switches
-    assert (core.switch, asked.configuration_version) == ("core", 3)
+    plan = plan_registrations([subscriber("crew", "smoke/#", "camera/#", address="10.0.0.101")])
+    network = desired_network(plan, 3)
+    (core,) = network.switches
+    assert (core.switch, network.configuration_version) == ("core", 3)
     assert [(r.flow, r.priority, r.endpoints) for r in core.flows] == [
-        (flow.flow, flow.priority, flow.endpoints) for flow in made.flows
+        (flow.flow, flow.priority, flow.endpoints) for flow in plan.flows
     ]
 
 
-def test_unmanaged_switches_are_asked_for_nothing() -> None:
-    asked = desired_network(planned([subscriber("crew", "smoke/#")]), 3)
-    assert [switch.switch for switch in asked.switches] == ["core"]
+def test_unmanaged_switches_have_no_desired_state() -> None:
+    network = desired_network(plan_registrations([subscriber("crew", "smoke/#")]), 3)
+    assert [switch.switch for switch in network.switches] == ["core"]
 
 
-def test_a_port_has_the_classes_of_its_flows_and_always_the_highest() -> None:
+def test_port_has_the_classes_of_its_flows_and_the_highest() -> None:
     (port,) = core_of(subscriber("crew", "smoke/#", "camera/#")).ports
     assert (port.towards, port.bandwidth_bits_per_second) == (None, 5e6)
     assert [queue.priority for queue in port.classes] == [0, 1]
 
 
-def test_what_is_guaranteed_to_all_classes_stays_under_two_percent_of_the_port() -> None:
+def test_guaranteed_rates_are_at_most_two_percent_of_the_port() -> None:
     for bandwidth in (4e5, 5e6, 1e9):
         (port,) = core_of(
             subscriber("crew", "smoke/#", "camera/#"), bandwidth_bits_per_second=bandwidth
@@ -47,7 +46,7 @@ def test_what_is_guaranteed_to_all_classes_stays_under_two_percent_of_the_port()
         assert guaranteed <= 0.02 * bandwidth
 
 
-def test_a_site_s_own_buffer_and_guarantee_are_kept_to() -> None:
+def test_buffer_and_guarantee_of_the_site_are_used() -> None:
     network = switches(
         buffer={"kind": "per-class-head-drop", "packets": 77}, guaranteed_bits_per_second=5000.0
     )
@@ -56,7 +55,7 @@ def test_a_site_s_own_buffer_and_guarantee_are_kept_to() -> None:
     assert {queue.guaranteed_bits_per_second for queue in port.classes} == {5000.0}
 
 
-def test_a_backstop_has_headroom() -> None:
+def test_backstop_meter_has_headroom() -> None:
     rates = {name: rate * 20 for name, rate in TOPICS.items()}
     core = core_of(
         subscriber("crew", "smoke/#", "camera/#"),
@@ -68,26 +67,28 @@ def test_a_backstop_has_headroom() -> None:
     assert all(rule.limit.burst_packets >= 10 for rule in core.flows)
 
 
-def test_a_meter_that_enforces_admits_what_is_to_be_delivered_at_the_first_switch_only() -> None:
+def test_only_the_first_switch_enforces_the_drop_rate() -> None:
     network = switches(
         {"id": "floor", "bandwidth_bits_per_second": 5e6},
     ) | {"links": [{"from": "core", "to": "floor"}], "broker": {"id": "edge", "switch": "core"}}
-    made = planned(
+    plan = plan_registrations(
         [subscriber("crew", "camera/1", switch="floor", address="10.0.0.101")],
         [publisher("p0", {"camera/1": 100.0})],
         network=network,
     )
-    metered = replace(made.flows[0], drop_rate=0.4, enforced_at="meter")
-    asked = desired_network(replace(made, flows=(metered,)), 3)
-    limits = {switch.switch: switch.flows[0].limit for switch in asked.switches}
+    metered = replace(plan.flows[0], drop_rate=0.4, enforced_at="meter")
+    desired = desired_network(replace(plan, flows=(metered,)), 3)
+    limits = {switch.switch: switch.flows[0].limit for switch in desired.switches}
     assert limits["core"].packets_per_second == 60.0
     assert limits["core"].burst_packets >= 10
     assert limits["floor"].packets_per_second > 100.0
-    towards = {switch.switch: [port.towards for port in switch.ports] for switch in asked.switches}
+    towards = {
+        switch.switch: [port.towards for port in switch.ports] for switch in desired.switches
+    }
     assert towards == {"core": ["floor"], "floor": [None]}
 
 
-def test_a_meter_admits_every_segment_of_large_events() -> None:
+def test_meter_admits_all_segments_of_large_events() -> None:
     event_bytes, rate = 9000, 200.0
     core = core_of(
         subscriber("crew", "camera/1"),
@@ -95,14 +96,14 @@ def test_a_meter_admits_every_segment_of_large_events() -> None:
         bandwidth_bits_per_second=1e9,
     )
     message = mqtt_publish_bytes(event_bytes, "camera/1", 0, STAMP_BYTES["tcp"])
-    packets_per_second = rate * ceil(message / LARGEST_SEGMENT_BYTES)
+    packets_per_second = rate * ceil(message / MAX_SEGMENT_BYTES)
     assert core.flows[0].limit.packets_per_second > packets_per_second
 
 
-def test_no_switch_is_asked_for_more_classes_than_it_offers() -> None:
+def test_switch_gets_at_most_the_classes_it_supports() -> None:
     names = {f"t/{n}": 1.0 for n in range(8)}
-    asked = desired_network(
-        planned(
+    network = desired_network(
+        plan_registrations(
             [
                 subscriber("near", *names),
                 subscriber("far", *names, switch="small", address="10.0.0.2"),
@@ -115,5 +116,5 @@ def test_no_switch_is_asked_for_more_classes_than_it_offers() -> None:
         ),
         3,
     )
-    small = next(switch for switch in asked.switches if switch.switch == "small")
+    small = next(switch for switch in network.switches if switch.switch == "small")
     assert max(q.priority for port in small.ports for q in port.classes) < 2

@@ -1,4 +1,4 @@
-"""Every endpoint × every role; tokens; and that a subscriber touches only its own."""
+"""Every endpoint with every role, tokens, rate limits, and access to own data only."""
 
 import hashlib
 from collections.abc import Iterator
@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subscriber
 from sqlalchemy import select
 
-from firedex.service import tables
-from firedex.service.endpoints import Endpoint
-from firedex.service.errors import Conflict, NoToken, TooMuch
-from firedex.service.request_limits import RequestLimits, RequestRate
+from firedex.service.errors import Conflict, RateLimited, Unauthorized
 from firedex.service.running import RunningService
-from firedex.service.tokens import ROLES, Tokens
-from firedex.service.web import ENDPOINTS
+from firedex.service.state import tables
+from firedex.service.state.tokens import ROLES, Tokens
+from firedex.service.web.app import ENDPOINTS
+from firedex.service.web.authentication import RequestLimits, RequestRate
+from firedex.service.web.endpoint import Endpoint
+from tests.support.service_site import TOKENS_WITHOUT_LIMITS, Client, publisher, serving, subscriber
+
+pytestmark = pytest.mark.slow
 
 CREW = subscriber("crew", {"smoke/1": 1.0})
 SENSOR = publisher("p0", {"smoke/1": 1.0})
@@ -56,114 +58,126 @@ OWN = {"subscriber": {"subscribers"}, "publisher": {"publishers"}}
 
 
 @pytest.fixture(scope="module")
-def with_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+def token_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     folder: Path = tmp_path_factory.mktemp("roles")
     with serving(folder / "s.sqlite", **TOKENS_WITHOUT_LIMITS) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def tokens(with_tokens: RunningService) -> dict[str, str]:
-    made = with_tokens.service.tokens
+def tokens(token_service: RunningService) -> dict[str, str]:
+    tokens_ = token_service.service.tokens
     return {
-        "command": made.create("chief", "command"),
-        "operator": made.create("net", "operator"),
-        "subscriber": made.create("crew-token", "subscriber", "crew", "crew"),
-        "publisher": made.create("p0-token", "publisher", "p0"),
+        "command": tokens_.create("chief", "command"),
+        "operator": tokens_.create("net", "operator"),
+        "subscriber": tokens_.create("crew-token", "subscriber", "crew", "crew"),
+        "publisher": tokens_.create("p0-token", "publisher", "p0"),
     }
 
 
 @pytest.fixture
-def chief(with_tokens: RunningService, tokens: dict[str, str]) -> Client:
-    client = Client(with_tokens.url, tokens["command"])
+def chief(token_service: RunningService, tokens: dict[str, str]) -> Client:
+    client = Client(token_service.url, tokens["command"])
     client.register(SENSOR)
     client.register(OTHER)
     client.register(CREW)
     return client
 
 
-def path_of(of: Endpoint, whose: str = "crew") -> str:
-    path = of.path.replace("{version}", "1").replace("{to_version}", "1")
+def path_of(endpoint: Endpoint, client: str = "crew") -> str:
+    path = endpoint.path.replace("{version}", "1").replace("{to_version}", "1")
     path = path.replace("{phase}", "overhaul")
-    name = "p0" if "publishers" in path and whose == "crew" else whose
+    name = "p0" if "publishers" in path and client == "crew" else client
     path = path.replace("{id}", name)
-    return path + "?filter=smoke/1" if of.name == "delete_subscriptions" else path
+    return path + "?filter=smoke/1" if endpoint.name == "delete_subscriptions" else path
 
 
 @pytest.mark.parametrize("role", [*ROLES, "nobody", "wrong"])
-@pytest.mark.parametrize("of", ENDPOINTS, ids=lambda of: of.name)
-def test_the_matrix(
-    with_tokens: RunningService, tokens: dict[str, str], chief: Client, of: Endpoint, role: str
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+def test_every_endpoint_allows_exactly_its_roles(
+    token_service: RunningService,
+    tokens: dict[str, str],
+    chief: Client,
+    endpoint: Endpoint,
+    role: str,
 ) -> None:
-    """Allowed exactly as stated; whoever is not is refused before anything is read or done."""
+    """Other roles are rejected before anything is read or changed."""
     token = {**tokens, "nobody": None, "wrong": "fdx_wrong"}[role]
     before = chief.get("/v1/status").json["last_change"]
-    answer = Client(with_tokens.url, token).ask(of.method, path_of(of), BODIES.get(of.name))
-    if of.roles is None:
+    answer = Client(token_service.url, token).ask(
+        endpoint.method, path_of(endpoint), BODIES.get(endpoint.name)
+    )
+    if endpoint.roles is None:
         assert answer.status in (200, 503)
     elif role in ("nobody", "wrong"):
         assert answer.status == 401
         assert answer.headers["WWW-Authenticate"] == "Bearer"
-    elif role not in of.roles:
+    elif role not in endpoint.roles:
         assert answer.status == 403, answer.body
-    elif role == "publisher" and of.name == "post_heartbeat":
-        assert answer.status == 403  # the part is somebody else's
+    elif role == "publisher" and endpoint.name == "post_heartbeat":
+        assert answer.status == 403  # the component belongs to another client
     else:
         assert answer.status in (200, 202, 404, 409), answer.body
         return
     assert chief.get("/v1/status").json["last_change"] == before
 
 
-def test_the_matrix_knows_every_body() -> None:
-    assert {of.name for of in ENDPOINTS if of.body is not None} == set(BODIES)
+def test_bodies_cover_every_endpoint_with_a_body() -> None:
+    assert {endpoint.name for endpoint in ENDPOINTS if endpoint.body is not None} == set(BODIES)
 
 
 @pytest.mark.parametrize(
-    "of",
-    [of for of in ENDPOINTS if of.roles and "{id}" in of.path and "subscriber" in of.roles],
-    ids=lambda of: of.name,
+    "endpoint",
+    [
+        endpoint
+        for endpoint in ENDPOINTS
+        if endpoint.roles and "{id}" in endpoint.path and "subscriber" in endpoint.roles
+    ],
+    ids=lambda endpoint: endpoint.name,
 )
-def test_a_subscriber_touches_only_its_own(
-    with_tokens: RunningService, tokens: dict[str, str], chief: Client, of: Endpoint
+def test_subscriber_cannot_access_another_subscriber(
+    token_service: RunningService, tokens: dict[str, str], chief: Client, endpoint: Endpoint
 ) -> None:
-    body = OTHER if of.name == "put_subscriber" else BODIES.get(of.name)
-    mine = Client(with_tokens.url, tokens["subscriber"])
-    kept = chief.get("/v1/subscribers/other").body
-    assert mine.ask(of.method, path_of(of, "other"), body).status == 403
-    assert chief.get("/v1/subscribers/other").body == kept
+    body = OTHER if endpoint.name == "put_subscriber" else BODIES.get(endpoint.name)
+    crew_client = Client(token_service.url, tokens["subscriber"])
+    stored = chief.get("/v1/subscribers/other").body
+    assert crew_client.ask(endpoint.method, path_of(endpoint, "other"), body).status == 403
+    assert chief.get("/v1/subscribers/other").body == stored
 
 
 @pytest.mark.usefixtures("chief")
-def test_a_subscriber_cannot_take_another_role(
-    with_tokens: RunningService, tokens: dict[str, str]
+def test_subscriber_cannot_register_with_another_role(
+    token_service: RunningService, tokens: dict[str, str]
 ) -> None:
-    mine = Client(with_tokens.url, tokens["subscriber"])
-    posing = subscriber("crew", {"smoke/1": 1.0}, role="command")
-    answer = mine.ask("PUT", "/v1/subscribers/crew", posing)
+    crew_client = Client(token_service.url, tokens["subscriber"])
+    other_role = subscriber("crew", {"smoke/1": 1.0}, role="command")
+    answer = crew_client.ask("PUT", "/v1/subscribers/crew", other_role)
     assert (answer.status, "'command'" in answer.json["error"]) == (403, True)
 
 
-def test_a_subscriber_does_not_keep_the_budget_of_a_role_that_its_token_is_not_for(
-    with_tokens: RunningService, tokens: dict[str, str], chief: Client
+def test_subscriber_cannot_change_subscriptions_under_a_role_of_another_token(
+    token_service: RunningService, tokens: dict[str, str], chief: Client
 ) -> None:
-    mine = Client(with_tokens.url, tokens["subscriber"])
+    crew_client = Client(token_service.url, tokens["subscriber"])
     promoted = subscriber("crew", {"smoke/1": 1.0, "heat/1": 1.0}, role="chief")
     assert chief.register(promoted, wait=0).status == 202
     path = "/v1/subscribers/crew/subscriptions"
-    assert mine.ask("POST", path, {"subscriptions": []}).status == 403
-    assert mine.ask("DELETE", f"{path}?filter=heat/1").status == 403
+    assert crew_client.ask("POST", path, {"subscriptions": []}).status == 403
+    assert crew_client.ask("DELETE", f"{path}?filter=heat/1").status == 403
     assert chief.ask("DELETE", f"{path}?filter=heat/1").status == 202
-    assert mine.register(CREW, wait=0).status == 202
-    assert mine.ask("POST", path, {"subscriptions": []}).status == 202
+    assert crew_client.register(CREW, wait=0).status == 202
+    assert crew_client.ask("POST", path, {"subscriptions": []}).status == 202
 
 
 @pytest.mark.usefixtures("chief")
-def test_a_subscriber_reports_only_of_itself(
-    with_tokens: RunningService, tokens: dict[str, str]
+def test_subscriber_reports_only_its_own_flows(
+    token_service: RunningService, tokens: dict[str, str]
 ) -> None:
-    mine = Client(with_tokens.url, tokens["subscriber"])
+    crew_client = Client(token_service.url, tokens["subscriber"])
     for change in ({"subscriber": "other"}, {"reporter": "gateway"}):
-        assert mine.ask("POST", "/v1/statistics", [{**STATISTICS[0], **change}]).status == 403
+        assert (
+            crew_client.ask("POST", "/v1/statistics", [{**STATISTICS[0], **change}]).status == 403
+        )
 
 
 @pytest.mark.parametrize(
@@ -180,29 +194,29 @@ def test_a_subscriber_reports_only_of_itself(
         ("command", "?whose=crew", 400),
     ],
 )
-def test_event_streams_ask_for_tokens_too(
-    with_tokens: RunningService, tokens: dict[str, str], role: str, query: str, status: int
+def test_event_streams_check_tokens(
+    token_service: RunningService, tokens: dict[str, str], role: str, query: str, status: int
 ) -> None:
     import http.client
 
-    client = Client(with_tokens.url)
-    connection = http.client.HTTPConnection(client.host, client.port, timeout=10)
+    client = Client(token_service.url)
+    connection = http.client.HTTPConnection(client.host, client.port, timeout=60)
     headers = {"Authorization": f"Bearer {tokens[role]}"} if role in tokens else {}
     connection.request("GET", f"/v1/events{query}", headers=headers)
     assert connection.getresponse().status == status
     connection.close()
 
 
-def test_tokens_are_kept_as_digests_and_can_be_revoked(with_tokens: RunningService) -> None:
-    tokens: Tokens = with_tokens.service.tokens
+def test_tokens_are_stored_as_digests_and_can_be_revoked(token_service: RunningService) -> None:
+    tokens: Tokens = token_service.service.tokens
     token = tokens.create("short", "operator")
-    with with_tokens.service.database.reading() as connection:
+    with token_service.service.database.reading() as connection:
         row = connection.execute(select(tables.token).where(tables.token.c.name == "short")).one()
     assert row.digest == hashlib.sha256(token.encode()).hexdigest()
     assert token not in str(row)
     assert tokens.identify(f"Bearer {token}").role == "operator"
     tokens.revoke("short")
-    with pytest.raises(NoToken):
+    with pytest.raises(Unauthorized):
         tokens.identify(f"Bearer {token}")
     with pytest.raises(Conflict):
         tokens.create("short", "operator")
@@ -210,19 +224,19 @@ def test_tokens_are_kept_as_digests_and_can_be_revoked(with_tokens: RunningServi
         tokens.create("nobody's", "subscriber")
 
 
-def test_who_changed_what_is_in_the_audit_log(chief: Client) -> None:
+def test_audit_log_names_actor_and_action(chief: Client) -> None:
     chief.ask("PUT", "/v1/budgets", {"roles": [{"role": "crew", "utility": 5.0}]})
     entry = chief.get("/v1/audit?limit=1").json[0]
     assert (entry["actor"], entry["action"]) == ("chief", "budgets")
     assert entry["detail"]["roles"][0]["utility"] == 5.0
 
 
-def test_too_many_requests_are_refused_for_a_while() -> None:
+def test_rate_limit_rejects_requests_until_tokens_refill() -> None:
     now = [0.0]
     limits = RequestLimits(RequestRate(per_second=2.0, burst=3.0), lambda: now[0])
     for _ in range(3):
         limits.count("crew")
-    with pytest.raises(TooMuch) as refused:
+    with pytest.raises(RateLimited) as refused:
         limits.count("crew")
     assert refused.value.wait_seconds == pytest.approx(0.5)
     limits.count("other")
@@ -230,7 +244,7 @@ def test_too_many_requests_are_refused_for_a_while() -> None:
     limits.count("crew")
 
 
-def test_too_many_requests_are_answered_with_when_to_come_again(tmp_path: Path) -> None:
+def test_rate_limited_response_has_retry_after(tmp_path: Path) -> None:
     rate = RequestRate(per_second=0.001, burst=2.0)
     with serving(tmp_path / "s.sqlite", open_to_all=False, request_rate=rate) as running:
         client = Client(running.url, running.service.tokens.create("chief", "command"))
@@ -240,15 +254,15 @@ def test_too_many_requests_are_answered_with_when_to_come_again(tmp_path: Path) 
         assert client.get("/v1/health").status == 200
 
 
-def test_too_large_a_body_is_refused(with_tokens: RunningService, tokens: dict[str, str]) -> None:
-    client = Client(with_tokens.url, tokens["command"])
+def test_too_large_body_is_rejected(token_service: RunningService, tokens: dict[str, str]) -> None:
+    client = Client(token_service.url, tokens["command"])
     assert client.ask("PUT", "/v1/subscribers/crew", b" " * (17 * 1024 * 1024)).status == 413
 
 
-def test_nobody_speaks_for_a_part_that_only_begins_like_its_own(
-    with_tokens: RunningService, tokens: dict[str, str]
+def test_heartbeat_for_another_component_with_the_same_prefix_is_rejected(
+    token_service: RunningService, tokens: dict[str, str]
 ) -> None:
-    crew = Client(with_tokens.url, tokens["subscriber"])
+    crew = Client(token_service.url, tokens["subscriber"])
     for part, kind, status in (
         ("crew", "client", 202),
         ("crew.radio", "client", 202),
@@ -259,8 +273,8 @@ def test_nobody_speaks_for_a_part_that_only_begins_like_its_own(
         assert crew.ask("POST", "/v1/heartbeats", body).status == status, (part, kind)
 
 
-def test_a_publisher_does_not_listen_to_what_is_a_subscriber_s(
-    with_tokens: RunningService, tokens: dict[str, str]
+def test_publisher_cannot_follow_the_stream_of_a_subscriber(
+    token_service: RunningService, tokens: dict[str, str]
 ) -> None:
-    client = Client(with_tokens.url, tokens["publisher"])
+    client = Client(token_service.url, tokens["publisher"])
     assert client.ask("GET", "/v1/events?subscriber=crew").status == 403

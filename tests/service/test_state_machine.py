@@ -1,4 +1,4 @@
-"""Any sequence of changes, phases, failed pushes and restarts ends where a simple reference ends.
+"""Any sequence of changes, failed pushes and restarts gives the result of a simple reference.
 
 The reference is dictionaries and the pure planning function. The service under test is the real
 one: Flask, the ledger, a real database, the planner, and a controller over HTTP.
@@ -15,7 +15,6 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from fake_controller import FakeController, Mood, running_controller
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -25,17 +24,18 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from service_site import GATEWAY, publisher, site, subscriber
 
-from firedex.service.controller_client import ControllerClient, ControllerLink
 from firedex.service.core import ConfigurationService, ServiceOptions
-from firedex.service.database import Database
 from firedex.service.errors import PushFailed
-from firedex.service.planner import Planner, SiteSettings
-from firedex.service.planning_scenario import Basis, planning_scenario
-from firedex.service.site_plan import plan_site
-from firedex.service.site_state import DeclaredTopic, SiteState
-from firedex.service.web import create_app
+from firedex.service.planner.controller_client import ControllerClient
+from firedex.service.planner.planner import Planner, SiteSettings
+from firedex.service.planner.planning_scenario import planning_scenario
+from firedex.service.planner.site_plan import plan_site
+from firedex.service.state.database import Database
+from firedex.service.state.offered_rates import RateSnapshot
+from firedex.service.state.site_state import DeclaredTopic, SiteState
+from firedex.service.web.app import create_app
+from firedex.transport.http import HttpTarget
 from firedex.wire import (
     Configuration,
     Flow,
@@ -46,6 +46,10 @@ from firedex.wire import (
     from_plain,
 )
 from firedex.wire.incident import Budgets, Incident, UtilityProfile
+from tests.support.fake_controller import Behaviour, FakeController, running_controller
+from tests.support.service_site import GATEWAY, publisher, site, subscriber
+
+pytestmark = pytest.mark.slow
 
 SITE = site(bandwidth_bits_per_second=2e5)
 SETTINGS = SiteSettings(site=SITE, gateway=GATEWAY)
@@ -55,15 +59,15 @@ names = st.sampled_from(["ann", "bob", "cleo"])
 sources = st.sampled_from(["p0", "p1"])
 phases = st.sampled_from(["size-up", "suppression"])
 weights = st.sampled_from([0.0, 0.5, 1.0, 7.0, 1000.0])
-wanted = st.dictionaries(st.sampled_from(FILTERS), weights, max_size=4)
+filters_with_weights = st.dictionaries(st.sampled_from(FILTERS), weights, max_size=4)
 rates = st.dictionaries(st.sampled_from(TOPICS), st.sampled_from([1.0, 20.0, 90.0]), max_size=3)
-moods: st.SearchStrategy[Mood] = st.sampled_from(
-    ["willing", "willing", "refuses", "away", "hangs up", "takes it and hangs up"]
+behaviours: st.SearchStrategy[Behaviour] = st.sampled_from(
+    ["accepts", "accepts", "rejects", "switch missing", "disconnects", "accepts and disconnects"]
 )
 
 
 class Reference:
-    """What the service should have, kept in the simplest way."""
+    """The expected state of the service, in plain dictionaries."""
 
     def __init__(self) -> None:
         self.publishers: dict[str, dict[str, Any]] = {}
@@ -74,8 +78,8 @@ class Reference:
         self.phase: str | None = None
         self.flows: tuple[Flow, ...] = ()
         self.changes = 0
-        self.in_force_changes = 0
-        self.unsure = False
+        self.active_changes = 0
+        self.must_push = False
 
     def plan(self) -> tuple[Flow, ...]:
         now = datetime.now(UTC)
@@ -97,12 +101,12 @@ class Reference:
             else Incident(title="x", phase=self.phase, opened_at=now, phase_since=now),
         )
         addresses = {name: IPv4Address(s["address"]) for name, s in self.subscribers.items()}
-        scenario = planning_scenario(SITE, state, Basis({}))
+        scenario = planning_scenario(SITE, state, RateSnapshot({}))
         return plan_site(scenario, addresses, GATEWAY, self.flows).flows
 
 
 class ServiceMachine(RuleBasedStateMachine):
-    """The service beside the reference."""
+    """Applies the same changes to the service and to the reference."""
 
     new_state: Callable[[], str]
     controller: FakeController
@@ -112,7 +116,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.reference = Reference()
         self.state = self.new_state()
-        self.controller.mood, self.controller.plain = "willing", None
+        self.controller.behaviour, self.controller.plain = "accepts", None
         self.numbers = itertools.count()
         self.versions = [0]
         self._open()
@@ -121,8 +125,8 @@ class ServiceMachine(RuleBasedStateMachine):
         self.database = Database(self.state)
         options = ServiceOptions(settings=SETTINGS, open_to_all=True)
         self.service = ConfigurationService(options, self.database)
-        client = ControllerClient(ControllerLink(self.controller_url, patience_seconds=5.0))
-        self.planner = Planner(SETTINGS, self.database, client, self.service.notice)
+        client = ControllerClient(HttpTarget(url=self.controller_url, timeout_seconds=5.0))
+        self.planner = Planner(SETTINGS, self.database, client, self.service.handle_notice)
         self.planner.restore()
         self.web = create_app(self.service).test_client()
 
@@ -130,10 +134,10 @@ class ServiceMachine(RuleBasedStateMachine):
         if hasattr(self, "database"):
             self.database.close()
 
-    def _ask(
+    def _request(
         self, method: str, path: str, body: Any = None, *, ok: bool = True, same: bool = False
     ) -> Any:
-        answer = self.web.open(path, method=method, json=body)
+        answer: Any = self.web.open(path, method=method, json=body)
         if ok and same:
             assert answer.status_code == 202, (path, answer.text)
             assert 1 <= answer.json["change"] <= self.reference.changes
@@ -147,11 +151,11 @@ class ServiceMachine(RuleBasedStateMachine):
 
     # -- changes -------------------------------------------------------------------------------
 
-    @rule(name=names, filters=wanted, role=st.sampled_from(["crew", "chief"]))
+    @rule(name=names, filters=filters_with_weights, role=st.sampled_from(["crew", "chief"]))
     def register_subscriber(self, name: str, filters: dict[str, float], role: str) -> None:
         body = subscriber(name, filters, role=role, address=f"10.0.0.{len(name)}")
         same = self.reference.subscribers.get(name) == body
-        self._ask("PUT", f"/v1/subscribers/{name}", body, same=same)
+        self._request("PUT", f"/v1/subscribers/{name}", body, same=same)
         self.reference.subscribers[name] = body
 
     @rule(name=sources, declared=rates)
@@ -161,25 +165,25 @@ class ServiceMachine(RuleBasedStateMachine):
         declarers = {
             t["name"]: reference.topics.get(t["name"], (t, name))[1] for t in body["topics"]
         }
-        gone = set(declarers.values()) - reference.publishers.keys() - {name}
-        same = reference.publishers.get(name) == body and not gone
-        self._ask("PUT", f"/v1/publishers/{name}", body, same=same)
+        removed = set(declarers.values()) - reference.publishers.keys() - {name}
+        same = reference.publishers.get(name) == body and not removed
+        self._request("PUT", f"/v1/publishers/{name}", body, same=same)
         reference.publishers[name] = body
         for topic in body["topics"]:
-            if declarers[topic["name"]] in {name, *gone}:
+            if declarers[topic["name"]] in {name, *removed}:
                 reference.topics[topic["name"]] = (topic, name)
 
     @rule(name=names)
     def remove_subscriber(self, name: str) -> None:
-        there = self.reference.subscribers.pop(name, None) is not None
-        self._ask("DELETE", f"/v1/subscribers/{name}", ok=there)
+        exists = self.reference.subscribers.pop(name, None) is not None
+        self._request("DELETE", f"/v1/subscribers/{name}", ok=exists)
 
     @rule(name=sources)
     def remove_publisher(self, name: str) -> None:
-        there = self.reference.publishers.pop(name, None) is not None
-        self._ask("DELETE", f"/v1/publishers/{name}", ok=there)
+        exists = self.reference.publishers.pop(name, None) is not None
+        self._request("DELETE", f"/v1/publishers/{name}", ok=exists)
 
-    @rule(name=names, filters=wanted)
+    @rule(name=names, filters=filters_with_weights)
     def change_utilities(self, name: str, filters: dict[str, float]) -> None:
         added = subscriber(name, filters)["subscriber"]["subscriptions"]
         known = self.reference.subscribers.get(name)
@@ -192,89 +196,90 @@ class ServiceMachine(RuleBasedStateMachine):
             changed["subscriber"]["subscriptions"] = list(all_of_them.values())
             self.reference.subscribers[name] = changed
         body = {"subscriptions": added}
-        self._ask("POST", path, body, ok=known is not None, same=changed == known)
+        self._request("POST", path, body, ok=known is not None, same=changed == known)
 
     @rule(limit=st.sampled_from([None, 1.0, 5.0]), share=st.sampled_from([None, 0.2]))
     def set_budgets(self, limit: float | None, share: float | None) -> None:
         budgets = {"roles": [{"role": "crew", "utility": limit, "reserved_share": share}]}
-        self._ask("PUT", "/v1/budgets", budgets)
+        self._request("PUT", "/v1/budgets", budgets)
         self.reference.budgets = budgets
 
     @rule(phase=phases, factor=st.sampled_from([0.0, 3.0]))
     def set_profile(self, phase: str, factor: float) -> None:
         profile = {"rules": [{"filter": "camera/#", "factor": factor}]}
-        self._ask("PUT", f"/v1/profiles/{phase}", profile)
+        self._request("PUT", f"/v1/profiles/{phase}", profile)
         self.reference.profiles[phase] = profile
 
     @rule(phase=phases)
     def open_incident(self, phase: str) -> None:
         possible = self.reference.phase is None
-        self._ask("POST", "/v1/incident", {"title": "x", "phase": phase}, ok=possible)
+        self._request("POST", "/v1/incident", {"title": "x", "phase": phase}, ok=possible)
         if possible:
             self.reference.phase = phase
 
     @rule(phase=phases)
     def change_phase(self, phase: str) -> None:
         possible = self.reference.phase is not None
-        self._ask("PUT", "/v1/incident/phase", {"phase": phase}, ok=possible)
+        self._request("PUT", "/v1/incident/phase", {"phase": phase}, ok=possible)
         if possible:
             self.reference.phase = phase
 
     @rule()
     def close_incident(self) -> None:
-        self._ask("DELETE", "/v1/incident", ok=self.reference.phase is not None)
+        self._request("DELETE", "/v1/incident", ok=self.reference.phase is not None)
         self.reference.phase = None
 
     # -- the network -----------------------------------------------------------------------------
 
-    @rule(mood=moods)
-    def plan_and_push(self, mood: Mood) -> None:
+    @rule(behaviour=behaviours)
+    def plan_and_push(self, behaviour: Behaviour) -> None:
         reference = self.reference
-        needed = reference.changes > reference.in_force_changes or reference.unsure
-        self.controller.mood = mood
+        needed = reference.changes > reference.active_changes or reference.must_push
+        self.controller.behaviour = behaviour
         if not needed:
             assert self.planner.step() is False
-        elif mood == "willing":
+        elif behaviour == "accepts":
             assert self.planner.step() is True
             reference.flows = reference.plan()
-            reference.in_force_changes, reference.unsure = reference.changes, False
+            reference.active_changes, reference.must_push = reference.changes, False
         else:
             with pytest.raises(PushFailed):
                 self.planner.step()
-            reference.unsure = True
-        self.controller.mood = "willing"
+            reference.must_push = True
+        self.controller.behaviour = "accepts"
 
     @precondition(lambda self: hasattr(self, "database"))
-    @rule(gone=st.booleans())
-    def restart(self, gone: bool) -> None:
+    @rule(controller_lost_state=st.booleans())
+    def restart(self, controller_lost_state: bool) -> None:
         self.database.close()
-        if gone:
-            self.controller.plain = None  # the controller lost its memory
+        if controller_lost_state:
+            self.controller.plain = None  # the controller has lost its state
         self._open()
-        in_force = self.service.version
-        self.reference.unsure = self.controller.version != in_force
+        active_version = self.service.version
+        self.reference.must_push = self.controller.version != active_version
 
-    # -- what always holds -----------------------------------------------------------------------
+    # -- invariants -----------------------------------------------------------------------
 
     @invariant()
-    def agrees(self) -> None:
+    def service_matches_reference(self) -> None:
         if not hasattr(self, "reference"):
             return
         reference = self.reference
-        listed = [s["subscriber"]["id"] for s in self.web.get("/v1/subscribers").json]
+        subscribers: Any = self.web.get("/v1/subscribers").json
+        listed = [s["subscriber"]["id"] for s in subscribers]
         assert sorted(listed) == sorted(reference.subscribers)
         answer = self.web.get("/v1/configuration")
         if answer.status_code == 404:
-            assert reference.in_force_changes == 0
+            assert reference.active_changes == 0
             return
         configuration = from_json(Configuration, answer.data)
         assert sorted(map(repr, configuration.flows)) == sorted(map(repr, reference.flows))
         assert configuration.version >= self.versions[-1]
         self.versions.append(configuration.version)
-        if not reference.unsure:
-            self._switches_agree(configuration)
+        if not reference.must_push:
+            self._check_switches(configuration)
 
-    def _switches_agree(self, configuration: Configuration) -> None:
+    def _check_switches(self, configuration: Configuration) -> None:
         network = self.controller.network
         assert network is not None
         assert network.configuration_version == configuration.version
@@ -314,11 +319,11 @@ def run(new_state: Callable[[], str], examples: int, steps: int) -> None:
 @pytest.mark.parametrize(
     ("examples", "steps"), [(30, 25), pytest.param(400, 40, marks=pytest.mark.long)]
 )
-def test_on_sqlite(examples: int, steps: int) -> None:
+def test_service_matches_reference_on_sqlite(examples: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = (str(Path(folder) / f"{n}.sqlite") for n in itertools.count())
         run(lambda: next(files), examples, steps)
 
 
-def test_on_postgresql(new_postgres_state: Callable[[], str]) -> None:
+def test_service_matches_reference_on_postgresql(new_postgres_state: Callable[[], str]) -> None:
     run(new_postgres_state, 8, 20)

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from firedex_spark.generated_feedback import GeneratedFeedback
-from firedex_spark.role_worth import STATISTICS, LearntWorth, fit_role
+from firedex_spark.weights.generated import FeedbackParameters, GeneratedFeedback
+from firedex_spark.weights.role_fit import STATISTICS, LearntWorth, fit_role
 
 
-def statistics_of(made: GeneratedFeedback) -> pd.DataFrame:
-    """As Spark sums them up."""
-    rows = made.table.to_pandas()
+def compute_statistics(feedback: GeneratedFeedback) -> pd.DataFrame:
+    """Return the statistics that the job computes on Spark."""
+    rows = feedback.table.to_pandas()
     kind, value = rows["kind"], rows["value"]
     rows["rating"] = value.where(kind == "rating", 0).astype(np.int64)
     shown = value.where(kind == "acknowledgement", 0.0)
@@ -27,10 +27,17 @@ def statistics_of(made: GeneratedFeedback) -> pd.DataFrame:
     ]
 
 
-def all_worths(made: GeneratedFeedback) -> list[LearntWorth]:
-    roles = statistics_of(made).groupby("role")
+def fit_all_worths(feedback: GeneratedFeedback) -> list[LearntWorth]:
+    roles = compute_statistics(feedback).groupby("role")
     return [worth for role, rows in roles for worth in fit_role(str(role), rows)[0]]
 
 
 def by_cell(worths: list[LearntWorth]) -> dict[tuple[str, str, str], LearntWorth]:
     return {(w.role, w.phase, w.topic): w for w in worths if w.topic is not None}
+
+
+ACCEPTANCE_TRUTH = FeedbackParameters(
+    roles=("command", "crew", "medic", "police"), raters_of_a_role=300, ratings=200, seed=10
+)
+
+"""Parameters of the acceptance tests: rater bias and noise of 1 point, 30 % top-of-scale raters."""

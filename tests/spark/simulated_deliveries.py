@@ -1,27 +1,51 @@
-"""Records of the simulator for a small site with four classes, and what is predicted of it."""
+"""Simulated records of a small site with four classes, and its predictions."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from firedex.simulation_records import RecordFiles
-from firedex.wire import Scenario, SubscriptionPrediction, from_plain
+from firedex.cli.simulation_records import RecordFiles
+from firedex.wire import (
+    DeliveryRecord,
+    Scenario,
+    SubscriptionPrediction,
+    from_plain,
+)
 from firedex_models import predict
 from firedex_models.simulation import SimulationSettings, simulate
-from firedex_spark.delay_measures import Series, measure
-from firedex_spark.delay_verdicts import judge
-from firedex_spark.delivery_cells import EARLY, REFUSED, SUMS, Cells, cells_of
-from firedex_spark.measured_row import Bounds, MeasuredRow
-from firedex_spark.record_columns import COLUMNS, TIME
-from firedex_spark.record_files import check_files, files_under
-from firedex_spark.record_windows import read_parts, windows_of
-from firedex_spark.run_spans import RunPart, Runs, at_width_of_runs, runs_of
+from firedex_spark.records.columns import COLUMNS, TIME
+from firedex_spark.records.delivery_cells import (
+    EARLY,
+    REFUSED,
+    SUMS,
+    Cells,
+    sum_by_key,
+    sum_up_records,
+)
+from firedex_spark.records.files import RecordFile, check_delivery_files, check_files, find_files
+from firedex_spark.records.windows import (
+    make_fixed_windows,
+    make_windows,
+    read_in_parts,
+)
 from firedex_spark.schemas import DELIVERY_SCHEMA
-from firedex_spark.wrong_clocks import Arrived, wrong_clocks
+from firedex_spark.schemas import DELIVERY_SCHEMA as SCHEMA
+from firedex_spark.validation.measures import Series, measure
+from firedex_spark.validation.runs import (
+    DeliveryCounts,
+    RunPart,
+    Runs,
+    find_run_spans,
+    widen_slices,
+    wrong_clocks,
+)
+from firedex_spark.validation.verdicts import Bounds, MeasuredRow, judge
 
 CLASSES = 4
 PredictedBy = Mapping[tuple[str, int], Mapping[tuple[str, str], SubscriptionPrediction]]
@@ -73,17 +97,17 @@ def four_classes(load: float = 0.7) -> Scenario:
     )
 
 
-def write_simulated(
+def simulate_records(
     folder: Path, scenario: Scenario, *, replications: int = 1, publications: int, seed: int = 0
 ) -> None:
     files = RecordFiles(folder=folder, run=f"simulation-{seed}")
     assert files.prepare() is None
     settings = SimulationSettings(replications=replications, publications=publications, seed=seed)
-    simulate(scenario, settings, keep=files)
+    simulate(scenario, settings, record_writer=files)
 
 
-def plant_drift(folder: Path, priority: int, growth: float, files: str = "*.parquet") -> None:
-    """Delays of a class grow by that part from the beginning to the end."""
+def add_drift(folder: Path, priority: int, growth: float, files: str = "*.parquet") -> None:
+    """Let the delays of a class grow by the fraction ``growth`` from beginning to end."""
     for file in folder.glob(files):
         table = pq.read_table(file, schema=DELIVERY_SCHEMA)
         published, received = table[TIME], table["received_at_seconds"]
@@ -95,31 +119,35 @@ def plant_drift(folder: Path, priority: int, growth: float, files: str = "*.parq
         pq.write_table(table.set_column(column, DELIVERY_SCHEMA.field(column), moved), file)
 
 
-def predictions_of(scenario: Scenario) -> dict[tuple[str, str], SubscriptionPrediction]:
+def predict_subscriptions(scenario: Scenario) -> dict[tuple[str, str], SubscriptionPrediction]:
     rows = predict(scenario).to_prediction().subscriptions
     return {(row.subscriber, row.filter): row for row in rows}
 
 
-def judged_without_spark(
+def validate_in_one_process(
     folder: Path, scenario: Scenario, bounds: Bounds | None = None
 ) -> list[MeasuredRow]:
-    """What the job does, in one process."""
-    return judged_in_one_process(folder, {("site", 0): predictions_of(scenario)}, bounds)
+    """Validate records of one site in this process, without Spark."""
+    return validate_sites_in_one_process(
+        folder, {("site", 0): predict_subscriptions(scenario)}, bounds
+    )
 
 
-def judged_in_one_process(
-    folder: Path, said: PredictedBy, bounds: Bounds | None = None
+def validate_sites_in_one_process(
+    folder: Path, predictions: PredictedBy, bounds: Bounds | None = None
 ) -> list[MeasuredRow]:
-    """The same of any sites and configurations."""
+    """Validate records of several sites in this process, without Spark."""
     bounds = bounds or Bounds()
-    checked = check_files(folder, files_under(folder, "records"), DELIVERY_SCHEMA, TIME)
+    checked = check_files(folder, find_files(folder, "records"), DELIVERY_SCHEMA, TIME)
     parts = []
-    for window in windows_of(checked.good):
-        for table, bad in read_parts(window, COLUMNS, DELIVERY_SCHEMA):
+    for window in make_windows(checked.good):
+        for table, bad in read_in_parts(window, COLUMNS, DELIVERY_SCHEMA):
             assert not bad
-            parts.append(cells_of(table, window.site))
+            parts.append(sum_up_records(table, window.site))
     every = pa.concat_tables(parts)
-    wrong = wrong_clocks(_arrived(row) for row in every.to_pylist() if row["kind"] != REFUSED)
+    wrong = wrong_clocks(
+        _delivery_counts(row) for row in every.to_pylist() if row["kind"] != REFUSED
+    )
     sums = only_sums(every)
     runs = known_runs(sums)
     of = sums.select(["site", "configuration_version"])
@@ -128,17 +156,17 @@ def judged_in_one_process(
         {(row["site"], row["configuration_version"]) for row in of.to_pylist()}
     ):
         same = pc.and_(pc.equal(of["site"], site), pc.equal(of["configuration_version"], version))
-        telling = {run for where, run in runs.telling if where == site}
+        runs_with_losses = {run for where, run in runs.runs_with_losses if where == site}
         series = series_of(sums.filter(same))
         clocks = {who for *where, who in wrong if where == [site, version]}
-        predicted = said.get((site, version), {})
-        rows += measure(site, version, series, predicted, telling, bounds, clocks)
+        predicted = predictions.get((site, version), {})
+        rows += measure(site, version, series, predicted, runs_with_losses, bounds, clocks)
     return judge(rows, bounds)
 
 
-def _arrived(row: dict[str, Any]) -> Arrived:
+def _delivery_counts(row: dict[str, Any]) -> DeliveryCounts:
     arrived = row["count"] - row["lost"]
-    return Arrived(
+    return DeliveryCounts(
         site=row["site"],
         configuration_version=row["configuration_version"],
         run=row["run"],
@@ -157,9 +185,9 @@ def series_of(sums: pa.Table) -> list[Series]:
             run=row["run"],
             earliest=row["earliest"],
             latest=row["latest"],
-            cells=Cells.unpacked(row["slices"], row["buckets"]),
+            cells=Cells.unpack(row["slices"], row["buckets"]),
         )
-        for row in at_width_of_runs(only_sums(sums), known_runs(sums)).to_pylist()
+        for row in widen_slices(only_sums(sums), known_runs(sums)).to_pylist()
     ]
 
 
@@ -168,7 +196,7 @@ def only_sums(sums: pa.Table) -> pa.Table:
 
 
 def known_runs(sums: pa.Table) -> Runs:
-    return runs_of(
+    return find_run_spans(
         RunPart(
             run=(row["site"], row["configuration_version"], row["run"]),
             earliest=row["earliest"],
@@ -178,3 +206,73 @@ def known_runs(sums: pa.Table) -> Runs:
         )
         for row in only_sums(sums).to_pylist()
     )
+
+
+def record(number: int, **given: Any) -> DeliveryRecord:
+    usual: dict[str, Any] = {
+        "run": "r",
+        "broker": "edge",
+        "publication_id": f"a-{number}",
+        "topic": "smoke/1",
+        "publisher": None,
+        "subscriber": "crew",
+        "filter": "smoke/#",
+        "flow": 0,
+        "priority": 1,
+        "configuration_version": 7,
+        "wire_bytes": 100,
+        "published_at_seconds": 1000.0 + number,
+        "received_at_seconds": 1000.25 + number,
+        "outcome": "delivered",
+    }
+    return DeliveryRecord(**{**usual, **given})
+
+
+def sums(records: list[DeliveryRecord]) -> list[dict[str, Any]]:
+    rows = [dataclasses.asdict(one) for one in records]
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    return list(sum_up_records(table, None).to_pylist())
+
+
+def total(rows: list[dict[str, Any]]) -> list[int]:
+    cells = [Cells.unpack(r["slices"], r["buckets"]).slices for r in rows if r["kind"] == SUMS]
+    return list(np.concatenate(cells)[:, 1:].sum(axis=0).tolist())
+
+
+def times_at(at: float) -> dict[str, float]:
+    return {"published_at_seconds": at, "received_at_seconds": at}
+
+
+def write_scattered_files(
+    tmp_path: Path, rows: list[dict[str, Any]], files: int
+) -> list[RecordFile]:
+    """Write some of the rows to each file, and a copy of every tenth row to the next file."""
+    for number in range(files):
+        some = rows[number::files] + rows[(number + 1) % files :: files][::10]
+        table = pa.Table.from_pylist(some, schema=SCHEMA)
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=300)
+    return list(check_delivery_files(tmp_path).good)
+
+
+def sum_in_parts(files: list[RecordFile], fixed: bool) -> tuple[int, pa.Table]:
+    """Return the largest number of rows that were read at once, and the sums of all rows."""
+    tables = [
+        table
+        for window in (make_fixed_windows(files, 1024.0) if fixed else make_windows(files))
+        for table, _ in read_in_parts(window, SCHEMA.names, SCHEMA)
+    ]
+    sums = pa.concat_tables([sum_up_records(table, None) for table in tables])
+    return max(table.num_rows for table in tables), sums
+
+
+def sorted_slices(sums: pa.Table) -> list[list[int]]:
+    """Return the slices of one subscription, independent of the windows."""
+    cells = np.concatenate([series.cells.slices for series in series_of(sums)])
+    return list(sum_by_key(cells, keys=1).tolist())
+
+
+def break_pages(file: Path) -> None:
+    """Overwrite the rows of a file; its footer stays valid."""
+    raw = bytearray(file.read_bytes())
+    raw[4:2000] = bytes(1996)
+    file.write_bytes(raw)

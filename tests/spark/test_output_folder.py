@@ -1,13 +1,15 @@
-"""Results appear whole or not at all, and never in the midst of what is read."""
+"""Results are published completely or not at all, and never inside the input."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from firedex_spark.errors import OutputInUse, UnwritableOutput
-from firedex_spark.output_folder import whole_results, write_whole
+from firedex_spark.output_folder import atomic_results, write_table
 
 RESULTS = ("data", "more.json", "report.html")
 
@@ -23,95 +25,98 @@ def texts(out: Path) -> dict[str, str]:
     return {str(path.relative_to(out)): path.read_text() for path in files}
 
 
-def test_results_replace_those_of_an_earlier_run_and_nothing_else(tmp_path: Path) -> None:
+def test_results_replace_only_earlier_results(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     for text in ("old", "new"):
-        with whole_results(tmp_path, RESULTS, []) as folder:
+        with atomic_results(tmp_path, RESULTS, []) as folder:
             fill(folder, text)
             (folder / "data" / f"only-{text}").touch()
-    wanted = {"data/part": "new", "more.json": "new", "report.html": "new"}
-    assert texts(tmp_path) == wanted | {"data/only-new": "", "notes.txt": "mine"}
+    expected = {"data/part": "new", "more.json": "new", "report.html": "new"}
+    assert texts(tmp_path) == expected | {"data/only-new": "", "notes.txt": "mine"}
 
 
-def test_a_job_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    with whole_results(tmp_path, RESULTS, []) as folder:
+def test_failed_job_keeps_earlier_results(tmp_path: Path) -> None:
+    with atomic_results(tmp_path, RESULTS, []) as folder:
         fill(folder, "old")
     before = texts(tmp_path)
-    with pytest.raises(FileNotFoundError), whole_results(tmp_path, RESULTS, []) as folder:
+    with pytest.raises(FileNotFoundError), atomic_results(tmp_path, RESULTS, []) as folder:
         (folder / "nowhere" / "more.json").write_text("new")
     assert texts(tmp_path) == before
 
 
-def test_after_a_kill_the_next_run_clears_up(tmp_path: Path) -> None:
-    """A killed process runs no code of ours: its unfinished folder stays."""
+def test_next_run_removes_files_of_a_killed_job(tmp_path: Path) -> None:
+    """Kill a process, which leaves its unfinished folder."""
     out = tmp_path / "out"
     program = (
-        "import os, pathlib, sys; from firedex_spark.output_folder import whole_results\n"
-        "with whole_results(pathlib.Path(sys.argv[1]), ['report.html'], []) as folder:\n"
+        "import os, pathlib, sys; from firedex_spark.output_folder import atomic_results\n"
+        "with atomic_results(pathlib.Path(sys.argv[1]), ['report.html'], []) as folder:\n"
         "    (folder / 'half').write_text('of something'); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", program, out], check=False).returncode == 9
     assert list(texts(out).values()) == ["of something"]
-    with whole_results(out, RESULTS, []) as folder:
+    with atomic_results(out, RESULTS, []) as folder:
         fill(folder, "new")
     assert set(texts(out)) == {"data/part", "more.json", "report.html"}
 
 
-def test_the_last_result_is_there_only_if_all_others_are_of_its_run(
+def test_last_result_exists_only_if_all_are_of_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with whole_results(tmp_path, RESULTS, []) as folder:
+    with atomic_results(tmp_path, RESULTS, []) as folder:
         fill(folder, "old")
     replace = Path.replace
 
-    def dies(self: Path, target: Path) -> Path:
+    def fail_on_data(self: Path, target: Path) -> Path:
         if self.name == "more.json":
             raise OSError("killed")
         return replace(self, target)
 
-    monkeypatch.setattr(Path, "replace", dies)
-    with pytest.raises(OSError, match="killed"), whole_results(tmp_path, RESULTS, []) as folder:
+    monkeypatch.setattr(Path, "replace", fail_on_data)
+    with pytest.raises(OSError, match="killed"), atomic_results(tmp_path, RESULTS, []) as folder:
         fill(folder, "new")
     assert not (tmp_path / "report.html").exists()
 
 
-def test_output_inside_the_input_is_refused(tmp_path: Path) -> None:
+def test_output_inside_the_input_is_rejected(tmp_path: Path) -> None:
     source = tmp_path / "feedback"
     source.mkdir()
     for out in (source, source / "out"):
         with (
             pytest.raises(OutputInUse, match="is inside"),
-            whole_results(out, RESULTS, [source]),
+            atomic_results(out, RESULTS, [source]),
         ):
             pass
     assert not (source / "out").exists()
     with (
-        pytest.raises(OutputInUse, match="where data is written"),
-        whole_results(tmp_path, RESULTS, [tmp_path / "data" / "fleet.parquet"]),
+        pytest.raises(OutputInUse, match="where data would be written"),
+        atomic_results(tmp_path, RESULTS, [tmp_path / "data" / "fleet.parquet"]),
     ):
         pass
-    with whole_results(tmp_path, RESULTS, [source]) as folder:
+    with atomic_results(tmp_path, RESULTS, [source]) as folder:
         fill(folder, "beside")
 
 
-def test_two_jobs_do_not_write_into_one_folder(tmp_path: Path) -> None:
+def test_two_jobs_cannot_use_one_folder(tmp_path: Path) -> None:
     with (
-        whole_results(tmp_path, RESULTS, []),
+        atomic_results(tmp_path, RESULTS, []),
         pytest.raises(OutputInUse, match="another job"),
-        whole_results(tmp_path, RESULTS, []),
+        atomic_results(tmp_path, RESULTS, []),
     ):
         pass
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(UnwritableOutput, match="cannot write into"),
-        whole_results(tmp_path / "file" / "out", RESULTS, []),
+        atomic_results(tmp_path / "file" / "out", RESULTS, []),
     ):
         pass
 
 
-def test_a_text_is_written_whole(tmp_path: Path) -> None:
-    write_whole(tmp_path / "a.json", "{}")
-    assert texts(tmp_path) == {"a.json": "{}"}
+def test_table_replaces_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    for value in (1, 2):
+        write_table(file, pa.table({"value": [value]}))
+    assert pq.read_table(file).to_pydict() == {"value": [2]}
+    assert list(tmp_path.iterdir()) == [file]

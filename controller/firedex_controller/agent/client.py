@@ -1,103 +1,94 @@
-"""How the controller asks a switch agent."""
+"""The client of a switch agent."""
 
-import http.client
-import json
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from firedex.wire import InvalidValue, QueueCounters, ShapedPort, from_plain, to_json
-from firedex.wire.addresses import http_address
-from firedex_controller.agent.errors import (
+from firedex.transport.http import ErrorResponse, HttpClient, HttpTarget, Unreachable
+from firedex.wire import InvalidValue, QueueCounters, ShapedPort, from_json, to_json
+from firedex_controller.agent.messages import AgentHealth, BridgeReport, PortChange, PortReport
+from firedex_controller.errors import (
     AgentRefused,
     AgentUnreachable,
     CannotShape,
     NoSuchPort,
     QueuesNotApplied,
 )
-from firedex_controller.agent.messages import AgentHealth, BridgeReport, PortChange, PortReport
 
 __all__ = ["AgentClient"]
 
 T = TypeVar("T")
-LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
 
 
 class AgentClient:
-    """Asks the agent at ``url``; a connection for each question, so threads may share it."""
+    """A client of the agent at ``url``; threads may share it.
+
+    Each request opens a new connection, because the agent closes idle connections at any time.
+    """
 
     def __init__(
         self, url: str, *, token: str | None = None, timeout_seconds: float = 20.0
     ) -> None:
         self.url = url
-        self._host, self._port = http_address(url)
-        self._token = token
-        self._timeout_seconds = timeout_seconds
+        self._target = HttpTarget(url=url, token=token, timeout_seconds=timeout_seconds)
 
     def shape(self, port: str, shaped: ShapedPort) -> bool:
-        """Bring a port to ``shaped``; whether anything had to be changed."""
-        return self._asked(PortChange, "PUT", f"/v1/ports/{port}", to_json(shaped)).changed
+        """Give a port the queues of ``shaped``; return whether anything had to be changed."""
+        return self._request(PortChange, "PUT", f"/v1/ports/{port}", to_json(shaped)).changed
 
     def clear(self, port: str) -> bool:
-        """Take everything of ours off a port; whether there was anything.
+        """Remove the agent's queues from a port; return whether there were any.
 
-        On a port that has gone there is nothing.
+        A port that no longer exists has none.
         """
         try:
-            return self._asked(PortChange, "DELETE", f"/v1/ports/{port}").changed
+            return self._request(PortChange, "DELETE", f"/v1/ports/{port}").changed
         except NoSuchPort:
             return False
 
     def report(self, port: str) -> PortReport:
-        """How a port is meant to be shaped, and its counters."""
-        return self._asked(PortReport, "GET", f"/v1/ports/{port}")
+        """Return the desired queues of a port and their counters."""
+        return self._request(PortReport, "GET", f"/v1/ports/{port}")
 
     def counters(self, port: str) -> tuple[QueueCounters, ...]:
-        """The counters of a port's classes, highest first; they begin at 0 with their class."""
+        """Return the counters of a port's classes, highest class first.
+
+        A counter starts at 0 when its class is created.
+        """
         return self.report(port).queues
 
     def bridges(self) -> tuple[BridgeReport, ...]:
-        """The bridges of the switch host."""
-        answer: tuple[BridgeReport, ...] = self._asked(
+        """Return the bridges of the switch host."""
+        bridges: tuple[BridgeReport, ...] = self._request(
             tuple[BridgeReport, ...], "GET", "/v1/bridges"
         )
-        return answer
+        return bridges
 
     def health(self) -> AgentHealth:
-        """Whether every port is as it is meant to be."""
-        return self._asked(AgentHealth, "GET", "/v1/health")
+        """Return whether every port has its desired queues."""
+        return self._request(AgentHealth, "GET", "/v1/health")
 
-    def _asked(self, of: type[T], method: str, path: str, body: str | None = None) -> T:
-        status, said = self._exchange(method, path, body)
-        if status == HTTPStatus.OK:
-            try:
-                return from_plain(of, said, tolerant=True)
-            except InvalidValue as error:
-                raise AgentUnreachable(
-                    self.url, f"its answer is not an agent's: {error}"
-                ) from error
-        error_text = said.get("error") if isinstance(said, dict) else None
-        detail = error_text if isinstance(error_text, str) else f"HTTP status {status}"
-        port = path.rpartition("/")[2]
-        if status == HTTPStatus.CONFLICT:
-            raise QueuesNotApplied(f"port {port} at {self.url}", detail)
-        if status == HTTPStatus.BAD_REQUEST and method == "PUT":
-            raise CannotShape(f"port {port} at {self.url}: {detail}")
-        if status == HTTPStatus.NOT_FOUND and path.startswith("/v1/ports/") and error_text:
-            raise NoSuchPort(port)
-        raise AgentRefused(self.url, detail)
-
-    def _exchange(self, method: str, path: str, body: str | None) -> tuple[int, Any]:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        connection = http.client.HTTPConnection(
-            self._host, self._port, timeout=self._timeout_seconds
-        )
+    def _request(self, result: type[T], method: str, path: str, body: str | None = None) -> T:
         try:
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            return response.status, json.loads(response.read(LARGEST_ANSWER_BYTES))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise AgentUnreachable(self.url, str(error) or type(error).__name__) from error
-        finally:
-            connection.close()
+            with HttpClient(self._target) as http:
+                response = http.request(method, path, body)
+            return from_json(result, response.body, tolerant=True)
+        except Unreachable as error:
+            raise AgentUnreachable(self.url, str(error)) from error
+        except InvalidValue as error:
+            raise AgentUnreachable(
+                self.url, f"{self.url} sent an unexpected response: {error}"
+            ) from error
+        except ErrorResponse as error:
+            raise self._agent_error(error, method, path) from error
+
+    def _agent_error(self, error: ErrorResponse, method: str, path: str) -> Exception:
+        server_reason = error.detail.get("error") if isinstance(error.detail, dict) else None
+        reason = server_reason if isinstance(server_reason, str) else f"HTTP status {error.status}"
+        port = path.rpartition("/")[2]
+        if error.status == HTTPStatus.CONFLICT:
+            return QueuesNotApplied(f"port {port} at {self.url}", reason)
+        if error.status == HTTPStatus.BAD_REQUEST and method == "PUT":
+            return CannotShape(f"port {port} at {self.url}: {reason}")
+        if error.status == HTTPStatus.NOT_FOUND and path.startswith("/v1/ports/") and server_reason:
+            return NoSuchPort(port)
+        return AgentRefused(self.url, reason)

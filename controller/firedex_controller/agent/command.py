@@ -1,4 +1,4 @@
-"""``firedex switch-agent``."""
+"""The command ``firedex switch-agent``."""
 
 import logging
 import os
@@ -8,19 +8,15 @@ import threading
 
 import click
 
-from firedex.wire.addresses import is_loopback, parse_host_port
-from firedex_controller.agent.http_interface import AgentServer
+from firedex.system.options import HOST_PORT
+from firedex.transport.http_server import JsonServer
+from firedex.wire.addresses import is_loopback
+from firedex_controller.agent.interface import agent_server
 from firedex_controller.agent.port_keeper import PortKeeper
 from firedex_controller.agent.switch_tools import SwitchTools
+from firedex_controller.settings import token_is_valid
 
 __all__ = ["switch_agent"]
-
-
-def _host_port(_context: click.Context, _option: click.Parameter, given: str) -> tuple[str, int]:
-    try:
-        return parse_host_port(given)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command(
@@ -28,49 +24,53 @@ def _host_port(_context: click.Context, _option: click.Parameter, given: str) ->
 )
 @click.option(
     "--listen",
+    type=HOST_PORT,
     default="127.0.0.1:8082",
     show_default=True,
-    callback=_host_port,
     envvar="FIREDEX_SWITCH_AGENT_LISTEN",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="For the controller; anywhere but on loopback, a token is needed.",
+    help="Address the agent listens on. An address that is not loopback needs a token.",
 )
 @click.option(
     "--token",
     envvar="FIREDEX_SWITCH_AGENT_TOKEN",
     show_envvar=True,
     metavar="TEXT",
-    help="What the controller has to know. The variable keeps it out of the list of processes.",
+    help="Token that the controller must send. "
+    "The environment variable keeps it out of the process list.",
 )
 def switch_agent(listen: tuple[str, int], token: str | None) -> None:
-    """Own the queues of this host's switch ports (needs root), for a controller to ask."""
-    if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
-        raise click.BadParameter("must be printable ASCII, and not empty", param_hint="--token")
+    """Set up the queues of the switch ports of this host for a controller. Requires root.
+
+    Ports keep their queues when the agent stops; after a restart, the agent continues with them.
+    """
+    if token is not None and not token_is_valid(token):
+        raise click.BadParameter(
+            "must be printable ASCII without spaces, and not empty", param_hint="--token"
+        )
     if token is None and not is_loopback(listen[0]):
-        said = f"{listen[0]} is not loopback; give a --token too"
-        raise click.BadParameter(said, param_hint="--listen")
+        reason = f"{listen[0]} is not a loopback address, so --token is required"
+        raise click.BadParameter(reason, param_hint="--listen")
     if os.geteuid() != 0:
-        click.echo("firedex: switch-agent needs root, for the queues of ports", err=True)
+        click.echo("firedex: switch-agent needs root to set up the queues of ports", err=True)
         sys.exit(2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     keeper = PortKeeper(SwitchTools())
     try:
-        server = AgentServer(listen, keeper, token)
+        server = agent_server(listen, keeper, token)
     except OSError as error:
-        said = f"{listen[0]}:{listen[1]}: {error}"
-        raise click.BadParameter(said, param_hint="--listen") from error
+        reason = f"cannot listen on {listen[0]}:{listen[1]}: {error}"
+        raise click.BadParameter(reason, param_hint="--listen") from error
     _serve(server, keeper)
 
 
-def _serve(server: AgentServer, keeper: PortKeeper) -> None:
-    stopping = threading.Event()
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        # Ports stay shaped: the switch goes on by itself, and the next agent takes over.
-        signal.signal(ending, lambda *_: stopping.set())
-    threading.Thread(target=keeper.watch, args=(stopping,), daemon=True).start()
-    answering = threading.Thread(target=server.serve_forever, daemon=True)
-    answering.start()
-    stopping.wait()
+def _serve(server: JsonServer, keeper: PortKeeper) -> None:
+    stop_requested = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop_requested.set())
+    threading.Thread(target=keeper.watch, args=(stop_requested,), daemon=True).start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    stop_requested.wait()
     server.shutdown()
     server.server_close()

@@ -1,4 +1,4 @@
-"""What the switch agent answers. What it is asked is ``firedex.wire.ShapedPort``."""
+"""The responses of the switch agent. Its requests carry ``firedex.wire.ShapedPort``."""
 
 from typing import Annotated, Literal
 
@@ -7,14 +7,14 @@ from pydantic import Field
 from firedex.wire import QueueCounters, ShapedPort
 from firedex.wire.values import Count, Flag, NonNegative, PositiveCount, value
 
-__all__ = ["AgentHealth", "BridgeReport", "PortChange", "PortReport", "PortTrouble"]
+__all__ = ["AgentHealth", "BridgeReport", "PortChange", "PortProblem", "PortReport"]
 
 PortName = Annotated[str, Field(strict=True, min_length=1, max_length=64)]
 
 
 @value
 class BridgeReport:
-    """A bridge of the switch host. ``priorities``: how many classes a port of it may have."""
+    """A bridge of the switch host; ``priorities`` is the maximum number of classes of a port."""
 
     name: PortName
     datapath_id: Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{16}$")]
@@ -26,7 +26,7 @@ class BridgeReport:
 
 @value
 class PortChange:
-    """What became of a request. An unchanged port was not touched."""
+    """The result of a request; ``changed`` is false if the port already had the queues."""
 
     port: PortName
     changed: Flag
@@ -35,15 +35,15 @@ class PortChange:
 
 @value
 class PortReport:
-    """How a port is meant to be shaped, and its classes' counters, highest class first."""
+    """The desired queues of a port, and the counters of its classes, highest class first."""
 
     shaped: ShapedPort | None
     queues: tuple[QueueCounters, ...] = ()
 
 
 @value
-class PortTrouble:
-    """A port that is not as it is meant to be; the agent goes on trying."""
+class PortProblem:
+    """A port that does not have its desired queues; the agent retries."""
 
     port: PortName
     detail: str
@@ -51,11 +51,11 @@ class PortTrouble:
 
 @value
 class AgentHealth:
-    """Whether every port is as it is meant to be. Byte counts are the kernel's, overhead included.
+    """Whether every port has its desired queues.
 
-    ``send_buffer_bytes`` is what Open vSwitch may have queued on all ports together (none: it has
-    sent nothing yet, or does not send through a socket), ``send_buffer_needed_bytes`` what full
-    queues take.
+    ``send_buffer_bytes`` is the size of Open vSwitch's send buffer, which all queues share (None if
+    it has sent nothing yet, or does not send through a socket); ``send_buffer_needed_bytes`` is
+    what full queues need. Both include the kernel's overhead for a packet.
     """
 
     healthy: Flag
@@ -63,4 +63,4 @@ class AgentHealth:
     send_buffer_bytes: Count | None
     send_buffer_needed_bytes: Count
     problems: tuple[str, ...] = ()
-    troubled_ports: tuple[PortTrouble, ...] = ()
+    port_problems: tuple[PortProblem, ...] = ()

@@ -1,6 +1,6 @@
-"""What ``tc`` and ``ovs-vsctl`` show of ports, read into values. Pure.
+"""Parsing the output of ``tc`` and ``ovs-vsctl`` into values. Pure.
 
-HTB classes are read as text, because iproute2 6.1 shows no JSON of them.
+HTB classes are parsed from text, because iproute2 6.1 prints no JSON for them.
 """
 
 import json
@@ -24,13 +24,13 @@ __all__ = [
     "read_tree",
 ]
 
-OURS = "firedex"
-"""The key of external_ids with which the agent marks its rows; its value is the port's name."""
+OWNER_KEY = "firedex"
+"""The key of external_ids that marks rows of the agent; the value is the name of the port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvsQueue:
-    """A row of Open vSwitch's table ``Queue``; ``owner`` is the port it was made for."""
+    """A row of Open vSwitch's table ``Queue``; ``owner`` is the port that it was created for."""
 
     row: str
     owner: str | None
@@ -39,7 +39,7 @@ class OvsQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qos:
-    """A row of Open vSwitch's table ``QoS``, with the rows of its queues by their number."""
+    """A row of Open vSwitch's table ``QoS``, with the rows of its queues by number."""
 
     row: str
     owner: str | None
@@ -50,7 +50,7 @@ class Qos:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvsPort:
-    """A port; ``desired`` is what the agent was asked for, kept there as JSON."""
+    """A port; ``desired`` is the JSON text of its desired queues, which the agent stores there."""
 
     name: str
     qos: str | None
@@ -69,7 +69,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """What the switch's database says."""
+    """The content of the switch's database."""
 
     bridges: tuple[Bridge, ...]
     ports: Mapping[str, OvsPort]
@@ -77,8 +77,8 @@ class Database:
     queues: Mapping[str, OvsQueue]
     version: str | None
 
-    def orphans(self) -> list[tuple[str, str]]:
-        """Rows that the agent made and no port uses: of ports that are gone, of trees replaced."""
+    def unused_rows(self) -> list[tuple[str, str]]:
+        """Return the agent's rows that no port uses, after a port or its queues were replaced."""
         used_qos = {port.qos for port in self.ports.values()}
         used = {
             row for qos in self.qos.values() if qos.row in used_qos for row in qos.queues.values()
@@ -92,7 +92,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTree:
-    """What the kernel has on a port. Leaves are kind and limit, by the class they are in."""
+    """The queues of a port in the kernel; leaves are kind and limit, by minor number."""
 
     root: str | None = None
     classes: Mapping[int, TcClass] = field(default_factory=dict)
@@ -101,13 +101,13 @@ class ObservedTree:
 
     @property
     def is_htb(self) -> bool:
-        """Whether there is a tree of our shape to change, rather than nothing or another kind."""
+        """Whether there is an HTB tree that can be changed in place."""
         return self.root == "htb 1:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassCounts:
-    """What has gone through a class since it was made."""
+    """The counters of a class since it was created."""
 
     packets: int
     bytes: int
@@ -115,11 +115,9 @@ class ClassCounts:
     backlog_packets: int
 
 
-def read_database(printed: str) -> Database:
-    """From the JSON of ``ovs-vsctl``, a line for each table: bridge, port, qos, queue, the root."""
-    bridges, ports, qos, queues, roots = (
-        list(_rows(line)) for line in printed.splitlines() if line
-    )
+def read_database(output: str) -> Database:
+    """Parse the JSON of ``ovs-vsctl``, one line for each table: bridge, port, qos, queue, root."""
+    bridges, ports, qos, queues, roots = (list(_rows(line)) for line in output.splitlines() if line)
     names = {row["_uuid"]: row["name"] for row in ports}
     return Database(
         bridges=tuple(
@@ -127,7 +125,9 @@ def read_database(printed: str) -> Database:
                 name=row["name"],
                 datapath_id=row["datapath_id"] or "0" * 16,
                 userspace=row["datapath_type"] == "netdev",
-                ports=tuple(sorted(names[port] for port in _many(row["ports"]) if port in names)),
+                ports=tuple(
+                    sorted(names[port] for port in _as_tuple(row["ports"]) if port in names)
+                ),
             )
             for row in sorted(bridges, key=lambda row: str(row["name"]))
         ),
@@ -135,14 +135,14 @@ def read_database(printed: str) -> Database:
             row["name"]: OvsPort(
                 name=row["name"],
                 qos=row["qos"] or None,
-                desired=row["external_ids"].get(OURS),
+                desired=row["external_ids"].get(OWNER_KEY),
             )
             for row in ports
         },
         qos={
             row["_uuid"]: Qos(
                 row=row["_uuid"],
-                owner=row["external_ids"].get(OURS),
+                owner=row["external_ids"].get(OWNER_KEY),
                 kind=row["type"],
                 other_config=row["other_config"],
                 queues=row["queues"],
@@ -152,7 +152,7 @@ def read_database(printed: str) -> Database:
         queues={
             row["_uuid"]: OvsQueue(
                 row=row["_uuid"],
-                owner=row["external_ids"].get(OURS),
+                owner=row["external_ids"].get(OWNER_KEY),
                 other_config=row["other_config"],
             )
             for row in queues
@@ -164,22 +164,22 @@ def read_database(printed: str) -> Database:
 def _rows(line: str) -> Iterator[dict[str, Any]]:
     table = json.loads(line)
     for row in table["data"]:
-        yield dict(zip(table["headings"], map(_plain, row), strict=True))
+        yield dict(zip(table["headings"], map(_plain_cell, row), strict=True))
 
 
-def _plain(cell: Any) -> Any:
-    """OVSDB's notation as Python's: a set of one is written as its member, an empty one falsy."""
+def _plain_cell(cell: Any) -> Any:
+    """Convert OVSDB's notation; a set of one member is written as the member."""
     if not isinstance(cell, list):
         return cell
-    kind, held = cell
+    kind, content = cell
     if kind == "set":
-        return tuple(_plain(member) for member in held)
+        return tuple(_plain_cell(member) for member in content)
     if kind == "map":
-        return {_plain(key): _plain(member) for key, member in held}
-    return held
+        return {_plain_cell(key): _plain_cell(member) for key, member in content}
+    return content
 
 
-def _many(cell: Any) -> tuple[Any, ...]:
+def _as_tuple(cell: Any) -> tuple[Any, ...]:
     return cell if isinstance(cell, tuple) else (cell,)
 
 
@@ -197,35 +197,35 @@ UNITS = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12}
 
 
 def read_tree(qdiscs: str, classes: str, filters: str) -> ObservedTree:
-    """From ``tc -j qdisc``, ``tc class`` and ``tc filter show dev …``."""
-    listed = json.loads(qdiscs or "[]")
-    root = next((q for q in listed if q.get("root") and q["kind"] != "noqueue"), None)
+    """Parse the output of ``tc -j qdisc``, ``tc class`` and ``tc filter show dev …``."""
+    parsed_qdiscs = json.loads(qdiscs or "[]")
+    root = next((q for q in parsed_qdiscs if q.get("root") and q["kind"] != "noqueue"), None)
     if root is None:
         return ObservedTree()
     return ObservedTree(
         root=f"{root['kind']} {root['handle']}",
         classes={
-            int(found["minor"], 16): TcClass(
-                minor=int(found["minor"], 16),
-                parent=int(found["parent"] or "0", 16),
-                prio=int(found["prio"]) if found["prio"] else None,
-                rate=_rate(found["rate"]),
-                ceil=_rate(found["ceil"]),
+            int(match["minor"], 16): TcClass(
+                minor=int(match["minor"], 16),
+                parent=int(match["parent"] or "0", 16),
+                prio=int(match["prio"]) if match["prio"] else None,
+                rate=_rate(match["rate"]),
+                ceil=_rate(match["ceil"]),
             )
-            for found in CLASS.finditer(classes)
+            for match in CLASS.finditer(classes)
         },
         leaves={
             minor: (qdisc["kind"], int(qdisc.get("options", {}).get("limit", 0)))
-            for minor, qdisc in _leaves(listed)
+            for minor, qdisc in _leaves(parsed_qdiscs)
         },
         filters=frozenset(
             TcFilter(
-                preference=int(found["preference"]),
-                protocol=found["protocol"],
-                match=found["match"],
-                minor=int(found["minor"], 16),
+                preference=int(match["preference"]),
+                protocol=match["protocol"],
+                match=match["match"],
+                minor=int(match["minor"], 16),
             )
-            for found in FILTER.finditer(filters)
+            for match in FILTER.finditer(filters)
         ),
     )
 
@@ -249,18 +249,18 @@ SENT = re.compile(
 
 
 def class_counts(qdiscs: str, classes: str) -> dict[int, ClassCounts]:
-    """From ``tc -s -j qdisc`` and ``tc -s class show dev …``, by minor number.
+    """Parse ``tc -s -j qdisc`` and ``tc -s class show dev …``; return counters by minor number.
 
-    What was sent is counted by the class, what was dropped and what waits by the leaf in it.
+    Sent packets are counted by the class, dropped and queued packets by its leaf.
     """
     leaves = dict(_leaves(json.loads(qdiscs or "[]")))
-    counted = {}
-    for found in SENT.finditer(classes):
-        leaf = leaves.get(int(found["minor"], 16), {})
-        counted[int(found["minor"], 16)] = ClassCounts(
-            packets=int(found["packets"]),
-            bytes=int(found["bytes"]),
+    counts = {}
+    for match in SENT.finditer(classes):
+        leaf = leaves.get(int(match["minor"], 16), {})
+        counts[int(match["minor"], 16)] = ClassCounts(
+            packets=int(match["packets"]),
+            bytes=int(match["bytes"]),
             dropped_packets=int(leaf.get("drops", 0)),
             backlog_packets=int(leaf.get("qlen", 0)),
         )
-    return counted
+    return counts

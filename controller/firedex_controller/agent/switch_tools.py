@@ -1,14 +1,26 @@
-"""Running ``ovs-vsctl`` and ``tc``. Commands are lists of words, never a shell's."""
+"""The tools of a switch host: ``ovs-vsctl``, ``tc``, and the send buffer of Open vSwitch.
 
+Commands are lists of arguments; no shell is involved.
+
+Open vSwitch's userspace datapath sends on all ports through one socket, and all packets queued on
+all ports are charged to its send buffer. With the default size (212 992 bytes) the buffer is full
+long before the queues are; then packets of every class are lost, and no queue counts a drop.
+``net.core.wmem_default`` sets the size of sockets created later, for the whole machine, and is
+read-only in network namespaces; so the agent, which is root, enlarges this one socket in place.
+"""
+
+import contextlib
+import ctypes
 import fcntl
+import os
 import socket
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Protocol
 
-from firedex_controller.agent.errors import QueuesNotApplied
 from firedex_controller.agent.observed_tree import (
     ClassCounts,
     Database,
@@ -18,11 +30,20 @@ from firedex_controller.agent.observed_tree import (
     read_tree,
 )
 from firedex_controller.agent.tree_changes import Command
+from firedex_controller.errors import QueuesNotApplied
 
-__all__ = ["SwitchTools", "Tools"]
+__all__ = [
+    "DEFAULT_BUFFER_BYTES",
+    "SendBuffers",
+    "SwitchTools",
+    "Tools",
+    "bytes_of_packet",
+    "duplicate_socket",
+    "send_sockets",
+]
 
-PATIENCE_SECONDS = 5
-USUAL_MTU = 1500
+COMMAND_TIMEOUT_SECONDS = 5
+DEFAULT_MTU = 1500
 SIOCGIFMTU = 0x8921
 TABLES = (
     ("name,datapath_id,datapath_type,ports", "bridge"),
@@ -34,39 +55,39 @@ TABLES = (
 
 
 class Tools(Protocol):
-    """What the keeper of ports needs of the switch host."""
+    """The interface between `PortKeeper` and a switch host."""
 
     def database(self) -> Database:
-        """What the switch's database says now."""
+        """Read the switch's database."""
 
     def tree(self, port: str) -> ObservedTree:
-        """What the kernel has on a port now."""
+        """Read the queues of a port from the kernel."""
 
     def counts(self, port: str) -> dict[int, ClassCounts]:
-        """The counters of a port's classes, by minor number."""
+        """Return the counters of a port's classes, by minor number."""
 
     def mtu(self, port: str) -> int:
-        """The size of the port's largest packet."""
+        """Return the MTU of a port."""
 
     def run(self, commands: Sequence[Command]) -> None:
-        """Run commands in their order; QueuesNotApplied names the first that fails."""
+        """Run commands in order; raise QueuesNotApplied for the first that fails."""
 
     def version(self) -> str:
-        """Open vSwitch's version."""
+        """Return the version of Open vSwitch."""
 
 
 class SwitchTools:
-    """The tools of the machine."""
+    """The tools of this machine."""
 
     def database(self) -> Database:
-        """What the switch's database says now."""
-        words = ["ovs-vsctl", "--format=json"]
+        """Read the switch's database."""
+        command = ["ovs-vsctl", "--format=json"]
         for columns, table in TABLES:
-            words += ["--", f"--columns={columns}", "list", table]
-        return read_database(_output(words))
+            command += ["--", f"--columns={columns}", "list", table]
+        return read_database(_output(command))
 
     def tree(self, port: str) -> ObservedTree:
-        """What the kernel has on a port now."""
+        """Read the queues of a port from the kernel."""
         qdiscs = _output(["tc", "-j", "qdisc", "show", "dev", port])
         classes = _output(["tc", "class", "show", "dev", port])
         if not classes:
@@ -76,69 +97,150 @@ class SwitchTools:
         )
 
     def counts(self, port: str) -> dict[int, ClassCounts]:
-        """The counters of a port's classes, by minor number."""
+        """Return the counters of a port's classes, by minor number."""
         qdiscs = _output(["tc", "-s", "-j", "qdisc", "show", "dev", port])
         return class_counts(qdiscs, _output(["tc", "-s", "class", "show", "dev", port]))
 
     def mtu(self, port: str) -> int:
-        """The size of the port's largest packet."""
+        """Return the MTU of a port."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             request = struct.pack("16si12x", port.encode(), 0)
             try:
-                answer = fcntl.ioctl(any_socket, SIOCGIFMTU, request)
+                reply = fcntl.ioctl(any_socket, SIOCGIFMTU, request)
             except OSError:
-                return USUAL_MTU
-        return int(struct.unpack("16si12x", answer)[1])
+                return DEFAULT_MTU
+        return int(struct.unpack("16si12x", reply)[1])
 
     def run(self, commands: Sequence[Command]) -> None:
-        """Run commands in their order; neighbouring ones of tc in one process."""
-        for tool, group in groupby(commands, key=lambda words: words[0]):
+        """Run commands in order; consecutive ``tc`` commands run in one process."""
+        for tool, group in groupby(commands, key=lambda command: command[0]):
             if tool == "tc":
                 _run_batch(list(group))
             else:
-                for words in group:
-                    _output(words)
+                for command in group:
+                    _output(command)
 
     def version(self) -> str:
-        """Open vSwitch's version."""
+        """Return the version of Open vSwitch."""
         return _output(["ovs-vswitchd", "--version"]).splitlines()[0].split()[-1]
 
 
-def _output(words: Sequence[str]) -> str:
-    if words[0] == "ovs-vsctl":
-        words = [words[0], f"--timeout={PATIENCE_SECONDS}", *words[1:]]
-    done = _done(words)
-    if done.returncode != 0:
-        said = done.stderr.strip() or f"exit {done.returncode}"
-        if "signal 14" in said:  # how ovs-vsctl says that its time is up
-            said = f"not done within {PATIENCE_SECONDS} s; is ovs-vswitchd running? ({said})"
-        raise QueuesNotApplied(" ".join(words), said)
-    return done.stdout
+def _output(command: Sequence[str]) -> str:
+    if command[0] == "ovs-vsctl":
+        command = [command[0], f"--timeout={COMMAND_TIMEOUT_SECONDS}", *command[1:]]
+    completed = _run(command)
+    if completed.returncode != 0:
+        output = completed.stderr.strip() or f"exit {completed.returncode}"
+        if "signal 14" in output:  # printed by ovs-vsctl after its timeout
+            output = f"timeout of {COMMAND_TIMEOUT_SECONDS} s; is ovs-vswitchd running? ({output})"
+        raise QueuesNotApplied(" ".join(command), output)
+    return completed.stdout
 
 
 def _run_batch(commands: Sequence[Command]) -> None:
-    """One process for all, so that a tree is whole within a few milliseconds."""
-    lines = "".join(" ".join(words[1:]) + "\n" for words in commands)
-    done = _done(["tc", "-batch", "-"], lines)
-    if done.returncode == 0:
+    """Run ``tc`` commands in one process, so that a tree is complete within milliseconds."""
+    lines = "".join(" ".join(command[1:]) + "\n" for command in commands)
+    completed = _run(["tc", "-batch", "-"], lines)
+    if completed.returncode == 0:
         return
-    said = done.stderr.strip()
-    number = said.rpartition("Command failed -:")[2].strip()
+    output = completed.stderr.strip()
+    number = output.rpartition("Command failed -:")[2].strip()
     failed = commands[int(number) - 1] if number.isdecimal() else commands[0]
-    detail = said.partition("Command failed")[0].strip() or f"exit {done.returncode}"
+    detail = output.partition("Command failed")[0].strip() or f"exit {completed.returncode}"
     raise QueuesNotApplied(" ".join(failed), detail)
 
 
-def _done(words: Sequence[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], half_size: str | None = None) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            words,
-            input=given,
-            stdin=subprocess.DEVNULL if given is None else None,
+            command,
+            input=half_size,
+            stdin=subprocess.DEVNULL if half_size is None else None,
             capture_output=True,
             text=True,
             check=False,
-            timeout=2 * PATIENCE_SECONDS,
+            timeout=2 * COMMAND_TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise QueuesNotApplied(" ".join(words), str(error)) from error
+        raise QueuesNotApplied(" ".join(command), str(error)) from error
+
+
+DEFAULT_BUFFER_BYTES = 32 * 1024 * 1024
+MAX_BUFFER_BYTES = 2**30 - 1
+SO_SNDBUFFORCE = 32
+PIDFD_GETFD = 438  # the same number on every architecture
+DAEMON = "ovs-vswitchd"
+PACKET_OVERHEAD = 256
+HEADROOM_AND_TRAILER = 448
+
+
+def bytes_of_packet(mtu: int) -> int:
+    """Return what the kernel charges for a packet: the next power of two, and an overhead."""
+    return int(2 ** (mtu + HEADROOM_AND_TRAILER - 1).bit_length()) + PACKET_OVERHEAD
+
+
+class SendBuffers:
+    """The send buffers of the Open vSwitch in this network namespace."""
+
+    def smallest(self) -> int | None:
+        """Return the smallest size; None if there is no such socket (yet)."""
+        return min(_sizes(), default=None)
+
+    def enlarge(self, needed_bytes: int) -> int | None:
+        """Enlarge them; return the smallest size, None if there is no such socket (yet)."""
+        return min(_sizes(needed_bytes), default=None)
+
+
+def _sizes(needed_bytes: int = 0) -> Iterator[int]:
+    for pid, descriptor in send_sockets():
+        with contextlib.suppress(OSError), duplicate_socket(pid, descriptor) as shared:
+            yield _enlarge(shared, needed_bytes)
+
+
+def _enlarge(shared: socket.socket, needed_bytes: int) -> int:
+    size = shared.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    if size < needed_bytes:
+        with contextlib.suppress(OSError):  # the buffer keeps its size, and ``health`` reports it
+            # The kernel doubles the value.
+            half_size = min(needed_bytes + 1, MAX_BUFFER_BYTES) // 2
+            shared.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, half_size)
+        size = shared.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    return size
+
+
+def send_sockets() -> Iterator[tuple[int, int]]:
+    """Yield process id and descriptor of each packet socket that only sends."""
+    own_namespace = _link(Path("/proc/self/ns/net"))
+    for process in Path("/proc").iterdir():
+        try:
+            if not process.name.isdigit() or (process / "comm").read_text().strip() != DAEMON:
+                continue
+            if _link(process / "ns" / "net") != own_namespace:
+                continue
+            lines = (process / "net" / "packet").read_text().splitlines()[1:]
+            rows = [line.split() for line in lines]
+            senders = {f"socket:[{row[8]}]" for row in rows if row[3] == "0000"}
+            for descriptor in (process / "fd").iterdir():
+                if senders and _link(descriptor) in senders:
+                    yield int(process.name), int(descriptor.name)
+        except (OSError, IndexError):  # the process has ended
+            continue
+
+
+def duplicate_socket(pid: int, descriptor: int) -> socket.socket:
+    """Duplicate a socket of another process; raise OSError if that is not possible."""
+    handle = os.pidfd_open(pid)
+    try:
+        duplicate = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, handle, descriptor, 0)
+    finally:
+        os.close(handle)
+    if duplicate < 0:
+        raise OSError(ctypes.get_errno(), f"descriptor {descriptor} of process {pid}")
+    return socket.socket(fileno=duplicate)
+
+
+def _link(path: Path) -> str | None:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return None

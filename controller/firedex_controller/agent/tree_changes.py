@@ -1,13 +1,13 @@
-"""The next commands that bring a port from what is observed to what is meant. Pure.
+"""The commands that bring a port from its observed queues to the desired ones. Pure.
 
-They are computed from what is there, run, and computed again until there are none left: the same
-code shapes a port, changes it in place, repairs it, and leaves an unchanged one alone. Whatever can
-be changed in place is, so that nothing that waits in a queue is lost.
+Commands are computed from the observed state, run, and computed again until none are left. So the
+same code creates, changes and repairs queues, and does nothing for a port that is correct. Queues
+are changed in place where possible, so that queued packets are not lost.
 """
 
 from dataclasses import dataclass
 
-from firedex_controller.agent.observed_tree import OURS, Database, ObservedTree, OvsPort, Qos
+from firedex_controller.agent.observed_tree import OWNER_KEY, Database, ObservedTree, OvsPort, Qos
 from firedex_controller.agent.port_tree import (
     LINK,
     PortTree,
@@ -16,21 +16,21 @@ from firedex_controller.agent.port_tree import (
     leaf_handle,
 )
 
-__all__ = ["Command", "burst_bytes", "commands_to_clear", "commands_to_shape", "quoted"]
+__all__ = ["Command", "burst_bytes", "commands_to_clear", "commands_to_shape", "quote"]
 
 Command = tuple[str, ...]
-"""The words of one command; the first is the tool, ``ovs-vsctl`` or ``tc``."""
+"""The arguments of one command; the first is the program, ``ovs-vsctl`` or ``tc``."""
 
-LEAF_KIND = "pfifo_head_drop"  # refusing the newest makes Open vSwitch discard its whole batch
-OVS_QUEUE_0 = 1  # the class that Open vSwitch adds where nobody asked for a queue 0
+LEAF_KIND = "pfifo_head_drop"  # dropping the newest packet makes Open vSwitch discard its batch
+OVS_QUEUE_0 = 1  # the class that Open vSwitch adds if there is no queue 0
 ETHERNET_AND_TAGS = 64
 BURST_SECONDS = 0.00025
-USUAL_MTU = 1500
+DEFAULT_MTU = 1500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where the commands work: the port, what is there, and the size of its largest packet."""
+class _ObservedPort:
+    """A port with its observed state and its MTU."""
 
     port: OvsPort
     qos: Qos | None
@@ -39,37 +39,41 @@ class _Place:
     mtu: int
 
 
-def quoted(text: str) -> str:
-    """A string as ``ovs-vsctl`` reads it, whatever is in it."""
+def quote(text: str) -> str:
+    """Quote a string for ``ovs-vsctl``."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
+def _owner(name: str) -> str:
+    return f"external_ids:{OWNER_KEY}={quote(name)}"
+
+
 def commands_to_shape(
-    name: str, meant: PortTree, database: Database, tree: ObservedTree, *, mtu: int
+    name: str, desired: PortTree, database: Database, tree: ObservedTree, *, mtu: int
 ) -> list[Command]:
-    """The next commands for ``name``; none if it is as it is meant to be."""
+    """Return the next commands for the port ``name``; none if it has its desired queues."""
     port = database.ports[name]
     qos = database.qos.get(port.qos or "")
-    place = _Place(
+    observed = _ObservedPort(
         port=port,
         qos=qos if qos is not None and qos.owner == name else None,
         database=database,
         tree=tree,
         mtu=mtu,
     )
-    # What comes, comes first and what goes, last, and a class only after the filters that lead to
-    # it: so every packet finds a filter, and every filter a class.
+    # Additions come before removals, and a class is removed after the filters that lead to it, so
+    # that every packet matches a filter and every filter leads to a class.
     return (
-        _database_changes(place, meant)
-        or _tree_changes(place, meant)
-        or _database_removals(place, meant)
-        or _tree_removals(place, meant)
+        _database_changes(observed, desired)
+        or _tree_changes(observed, desired)
+        or _database_removals(observed, desired)
+        or _tree_removals(observed, desired)
     )
 
 
 def commands_to_clear(name: str, database: Database, tree: ObservedTree) -> list[Command]:
-    """The next commands that leave nothing of the agent on ``name``; none if nothing is there."""
+    """Return the next commands that remove everything of the agent from the port ``name``."""
     port = database.ports[name]
     qos = database.qos.get(port.qos or "")
     if qos is not None and qos.owner != name:
@@ -79,7 +83,7 @@ def commands_to_clear(name: str, database: Database, tree: ObservedTree) -> list
     commands: list[Command] = []
     if qos is not None and qos.kind == "linux-noop" and tree.root:
         commands.append(("tc", "qdisc", "del", "dev", name, "root"))
-    words: list[str] = ["ovs-vsctl", "--", "remove", "port", name, "external_ids", OURS]
+    words: list[str] = ["ovs-vsctl", "--", "remove", "port", name, "external_ids", OWNER_KEY]
     if qos is not None:
         words += ["--", "clear", "port", name, "qos", "--", "destroy", "qos", qos.row]
         for row in _own_queues(qos, name, database):
@@ -98,41 +102,41 @@ def _own_queues(qos: Qos, name: str, database: Database) -> list[str]:
 # Open vSwitch's database
 
 
-def _database_changes(place: _Place, meant: PortTree) -> list[Command]:
-    """At most one transaction, which takes no class away from a tree that stays."""
-    kind = "linux-htb" if meant.made_by == "open-vswitch" else "linux-noop"
-    config = {"max-rate": str(meant.rate)} if kind == "linux-htb" else {}
-    wanted = _queue_configs(meant)
-    if place.qos is None:
-        return [_new_rows(place, kind, config, wanted)]
+def _database_changes(observed: _ObservedPort, desired: PortTree) -> list[Command]:
+    """Return at most one transaction, which removes no class from an existing tree."""
+    kind = "linux-htb" if desired.built_by == "open-vswitch" else "linux-noop"
+    config = {"max-rate": str(desired.rate)} if kind == "linux-htb" else {}
+    desired_queues = _queue_configs(desired)
+    if observed.qos is None:
+        return [_new_rows(observed, kind, config, desired_queues)]
     changes: list[list[str]] = []
-    qos = place.qos
+    qos = observed.qos
     if qos.kind != kind or dict(qos.other_config) != config:
         changes.append(["clear", "qos", qos.row, "other_config"])
         words = ["set", "qos", qos.row, f"type={kind}"]
         changes.append(words + [f"other_config:{key}={text}" for key, text in config.items()])
-    queues = place.database.queues
-    for number, settings in wanted.items():
-        known = qos.queues.get(number, "")
-        if known not in queues:
+    queues = observed.database.queues
+    for number, settings in desired_queues.items():
+        row = qos.queues.get(number, "")
+        if row not in queues:
             changes.append(["set", "qos", qos.row, f"queues:{number}=@q{number}"])
-            changes.append(_new_queue(place.port.name, number, settings))
-        elif dict(queues[known].other_config) != settings:
+            changes.append(_new_queue(observed.port.name, number, settings))
+        elif dict(queues[row].other_config) != settings:
             pairs = [f"other_config:{key}={text}" for key, text in settings.items()]
-            changes.append(["set", "queue", known, *pairs])
+            changes.append(["set", "queue", row, *pairs])
     return _transaction(changes)
 
 
-def _database_removals(place: _Place, meant: PortTree) -> list[Command]:
-    """At most one transaction, which removes the queues of classes that are no longer meant."""
-    if place.qos is None:
+def _database_removals(observed: _ObservedPort, desired: PortTree) -> list[Command]:
+    """Return at most one transaction, which removes the queues of classes that are not desired."""
+    if observed.qos is None:
         return []
     changes: list[list[str]] = []
-    wanted = _queue_configs(meant)
-    for number, row in place.qos.queues.items():
-        if number not in wanted:
-            changes.append(["remove", "qos", place.qos.row, "queues", str(number)])
-            if row in _own_queues(place.qos, place.port.name, place.database):
+    desired_queues = _queue_configs(desired)
+    for number, row in observed.qos.queues.items():
+        if number not in desired_queues:
+            changes.append(["remove", "qos", observed.qos.row, "queues", str(number)])
+            if row in _own_queues(observed.qos, observed.port.name, observed.database):
                 changes.append(["destroy", "queue", row])
     return _transaction(changes)
 
@@ -143,110 +147,137 @@ def _transaction(changes: list[list[str]]) -> list[Command]:
     return [("ovs-vsctl", *(word for change in changes for word in ("--", *change)))]
 
 
-def _queue_configs(meant: PortTree) -> dict[int, dict[str, str]]:
-    if meant.made_by != "open-vswitch":
+def _queue_configs(desired: PortTree) -> dict[int, dict[str, str]]:
+    if desired.built_by != "open-vswitch":
         return {}
     return {
         minor - 1: {
-            "min-rate": str(made.rate),
-            "max-rate": str(made.ceil),
-            "priority": str(made.prio),
+            "min-rate": str(tc_class.rate),
+            "max-rate": str(tc_class.ceil),
+            "priority": str(tc_class.prio),
         }
-        for minor, made in meant.classes.items()
-        if minor in meant.limits
+        for minor, tc_class in desired.classes.items()
+        if minor in desired.limits
     }
 
 
 def _new_rows(
-    place: _Place, kind: str, config: dict[str, str], wanted: dict[int, dict[str, str]]
+    observed: _ObservedPort,
+    kind: str,
+    config: dict[str, str],
+    desired_queues: dict[int, dict[str, str]],
 ) -> Command:
-    name = place.port.name
+    name = observed.port.name
     words = ["ovs-vsctl", "--", "set", "port", name, "qos=@qos"]
     words += ["--", "--id=@qos", "create", "qos", f"type={kind}"]
-    words += [f"external_ids:{OURS}={quoted(name)}"]
+    words += [_owner(name)]
     words += [f"other_config:{key}={text}" for key, text in config.items()]
-    words += [f"queues:{number}=@q{number}" for number in wanted]
-    for number, settings in wanted.items():
+    words += [f"queues:{number}=@q{number}" for number in desired_queues]
+    for number, settings in desired_queues.items():
         words += ["--", *_new_queue(name, number, settings)]
     return tuple(words)
 
 
 def _new_queue(name: str, number: int, settings: dict[str, str]) -> list[str]:
     pairs = [f"other_config:{key}={text}" for key, text in settings.items()]
-    return [f"--id=@q{number}", "create", "queue", f"external_ids:{OURS}={quoted(name)}", *pairs]
+    return [
+        f"--id=@q{number}",
+        "create",
+        "queue",
+        f"external_ids:{OWNER_KEY}={quote(name)}",
+        *pairs,
+    ]
 
 
 # The kernel's tree
 
 
-def _tree_changes(place: _Place, meant: PortTree) -> list[Command]:
-    """Everything but the removal of classes."""
-    misplaced = any(
-        minor in meant.classes and found.parent != meant.classes[minor].parent
-        for minor, found in place.tree.classes.items()
+def _tree_changes(observed: _ObservedPort, desired: PortTree) -> list[Command]:
+    """Return all changes of the kernel's tree except the removal of classes."""
+    has_misplaced_class = any(
+        minor in desired.classes and observed_class.parent != desired.classes[minor].parent
+        for minor, observed_class in observed.tree.classes.items()
     )
-    if not place.tree.is_htb or LINK not in place.tree.classes or misplaced:
-        return _new_tree(place, meant)
-    name = place.port.name
+    if not observed.tree.is_htb or LINK not in observed.tree.classes or has_misplaced_class:
+        return _new_tree(observed, desired)
+    name = observed.port.name
     commands: list[Command] = []
-    for minor, wanted in meant.classes.items():
-        if minor not in place.tree.classes:
-            commands.append(_class("add", name, wanted, meant, place.mtu))
-        elif place.tree.classes[minor] != wanted:
-            commands.append(_class("change", name, wanted, meant, place.mtu))
-    for minor, limit in meant.limits.items():
-        found = place.tree.leaves.get(minor)
-        if found is not None and found[0] != LEAF_KIND:  # another kind cannot become ours
+    for minor, desired_class in desired.classes.items():
+        if minor not in observed.tree.classes:
+            commands.append(_class_command("add", name, desired_class, desired, observed.mtu))
+        elif observed.tree.classes[minor] != desired_class:
+            commands.append(_class_command("change", name, desired_class, desired, observed.mtu))
+    for minor, limit in desired.limits.items():
+        leaf = observed.tree.leaves.get(minor)
+        if leaf is not None and leaf[0] != LEAF_KIND:  # the kind of a qdisc cannot be changed
             commands.append(("tc", "qdisc", "del", "dev", name, "parent", f"1:{minor:x}"))
-        if found != (LEAF_KIND, limit):
-            commands.append(_leaf(name, minor, limit))
-    return [*commands, *_filter_changes(place, meant)]
+        if leaf != (LEAF_KIND, limit):
+            commands.append(_leaf_command(name, minor, limit))
+    return [*commands, *_filter_changes(observed, desired)]
 
 
-def _tree_removals(place: _Place, meant: PortTree) -> list[Command]:
-    kept = {OVS_QUEUE_0} if meant.made_by == "open-vswitch" else set()
+def _tree_removals(observed: _ObservedPort, desired: PortTree) -> list[Command]:
+    kept = {OVS_QUEUE_0} if desired.built_by == "open-vswitch" else set()
     return [
-        ("tc", "class", "del", "dev", place.port.name, "classid", f"1:{minor:x}")
-        for minor in sorted(set(place.tree.classes) - set(meant.classes) - kept)
+        ("tc", "class", "del", "dev", observed.port.name, "classid", f"1:{minor:x}")
+        for minor in sorted(set(observed.tree.classes) - set(desired.classes) - kept)
     ]
 
 
-def _new_tree(place: _Place, meant: PortTree) -> list[Command]:
-    """From the ground up; what waits in the old one, if there is one, is lost."""
-    name = place.port.name
-    if meant.made_by == "open-vswitch" and place.qos is not None:
-        # It takes its own tree for granted, except when it comes from another kind of queues.
-        rows = ("ovs-vsctl", "--", "set", "qos", place.qos.row)
+def _new_tree(observed: _ObservedPort, desired: PortTree) -> list[Command]:
+    """Return the commands that build a new tree; packets queued in the old one are lost."""
+    name = observed.port.name
+    if desired.built_by == "open-vswitch" and observed.qos is not None:
+        # Open vSwitch builds its tree again only when the type changes.
+        rows = ("ovs-vsctl", "--", "set", "qos", observed.qos.row)
         return [(*rows, "type=linux-noop"), (*rows, "type=linux-htb")]
     commands: list[Command] = []
-    if place.tree.root:
+    if observed.tree.root:
         commands.append(("tc", "qdisc", "del", "dev", name, "root"))
     commands.append(
         ("tc", "qdisc", "add", "dev", name, "root", "handle", "1:")
-        + ("htb", "default", f"{meant.lowest:x}")
+        + ("htb", "default", f"{desired.lowest:x}")
     )
-    commands += [_class("add", name, made, meant, place.mtu) for made in meant.classes.values()]
-    commands += [_leaf(name, minor, limit) for minor, limit in meant.limits.items()]
-    commands += [_filter("add", name, wanted) for wanted in _in_order(meant.filters)]
+    commands += [
+        _class_command("add", name, tc_class, desired, observed.mtu)
+        for tc_class in desired.classes.values()
+    ]
+    commands += [_leaf_command(name, minor, limit) for minor, limit in desired.limits.items()]
+    commands += [
+        _filter_command("add", name, tc_filter)
+        for tc_filter in _sorted_by_preference(desired.filters)
+    ]
     return commands
 
 
-def burst_bytes(bits_per_second: float, mtu: int = USUAL_MTU) -> int:
-    """What a port of this rate lets pass at once: a packet, or what a timer's tick lasts for."""
+def burst_bytes(bits_per_second: float, mtu: int = DEFAULT_MTU) -> int:
+    """Return the burst of a port: one packet, or what the rate allows in one timer interval."""
     return max(mtu + ETHERNET_AND_TAGS, round(bits_per_second / 8 * BURST_SECONDS))
 
 
-def _class(verb: str, name: str, made: TcClass, meant: PortTree, mtu: int) -> Command:
-    burst = str(burst_bytes(meant.rate, mtu))
-    parent = f"1:{made.parent:x}" if made.parent else "1:"
-    words = ["tc", "class", verb, "dev", name, "parent", parent, "classid", f"1:{made.minor:x}"]
-    words += ["htb"] if made.prio is None else ["htb", "prio", str(made.prio)]
-    words += ["rate", f"{made.rate}bit", "ceil", f"{made.ceil}bit"]
-    # No two classes of a level share a priority, so how much one sends in its turn is no matter.
+def _class_command(
+    action: str, name: str, tc_class: TcClass, desired: PortTree, mtu: int
+) -> Command:
+    burst = str(burst_bytes(desired.rate, mtu))
+    parent = f"1:{tc_class.parent:x}" if tc_class.parent else "1:"
+    words = [
+        "tc",
+        "class",
+        action,
+        "dev",
+        name,
+        "parent",
+        parent,
+        "classid",
+        f"1:{tc_class.minor:x}",
+    ]
+    words += ["htb"] if tc_class.prio is None else ["htb", "prio", str(tc_class.prio)]
+    words += ["rate", f"{tc_class.rate}bit", "ceil", f"{tc_class.ceil}bit"]
+    # No two classes of a level share a priority, so the quantum has no effect.
     return (*words, "burst", burst, "cburst", burst, "quantum", str(mtu + ETHERNET_AND_TAGS))
 
 
-def _leaf(name: str, minor: int, limit: int) -> Command:
+def _leaf_command(name: str, minor: int, limit: int) -> Command:
     words = ["tc", "qdisc", "replace", "dev", name, "parent", f"1:{minor:x}"]
     return (*words, "handle", f"{leaf_handle(minor):x}:", LEAF_KIND, "limit", str(limit))
 
@@ -254,28 +285,48 @@ def _leaf(name: str, minor: int, limit: int) -> Command:
 # Filters
 
 
-def _filter_changes(place: _Place, meant: PortTree) -> list[Command]:
-    """Those that are missing come before those go that they take over from."""
-    name = place.port.name
-    missing = _in_order(meant.filters - place.tree.filters)
-    extra = _in_order(place.tree.filters - meant.filters)
-    taken = {wanted.preference for wanted in missing}  # somebody else has put one in their place
+def _filter_changes(observed: _ObservedPort, desired: PortTree) -> list[Command]:
+    """Return filter changes; a filter is added before the one that it replaces is removed."""
+    name = observed.port.name
+    missing = _sorted_by_preference(desired.filters - observed.tree.filters)
+    extra = _sorted_by_preference(observed.tree.filters - desired.filters)
+    reused_preferences = {
+        tc_filter.preference for tc_filter in missing
+    }  # another program used these preferences
     return [
-        *(_filter("del", name, found) for found in extra if found.preference in taken),
-        *(_filter("add", name, wanted) for wanted in missing),
-        *(_filter("del", name, found) for found in extra if found.preference not in taken),
+        *(
+            _filter_command("del", name, tc_filter)
+            for tc_filter in extra
+            if tc_filter.preference in reused_preferences
+        ),
+        *(_filter_command("add", name, tc_filter) for tc_filter in missing),
+        *(
+            _filter_command("del", name, tc_filter)
+            for tc_filter in extra
+            if tc_filter.preference not in reused_preferences
+        ),
     ]
 
 
-def _filter(verb: str, name: str, made: TcFilter) -> Command:
-    words: Command = ("tc", "filter", verb, "dev", name, "parent", "1:", "protocol", made.protocol)
-    words += ("pref", str(made.preference), "u32")
-    if verb == "del":
+def _filter_command(action: str, name: str, tc_filter: TcFilter) -> Command:
+    words: Command = (
+        "tc",
+        "filter",
+        action,
+        "dev",
+        name,
+        "parent",
+        "1:",
+        "protocol",
+        tc_filter.protocol,
+    )
+    words += ("pref", str(tc_filter.preference), "u32")
+    if action == "del":
         return words
-    value, _, mask = made.match.partition("/")
+    value, _, mask = tc_filter.match.partition("/")
     match = ("match", "u32", f"0x{value}", f"0x{mask}", "at", "0")
-    return (*words, *match, "flowid", f"1:{made.minor:x}")
+    return (*words, *match, "flowid", f"1:{tc_filter.minor:x}")
 
 
-def _in_order(filters: frozenset[TcFilter]) -> list[TcFilter]:
-    return sorted(filters, key=lambda made: made.preference)
+def _sorted_by_preference(filters: frozenset[TcFilter]) -> list[TcFilter]:
+    return sorted(filters, key=lambda tc_filter: tc_filter.preference)

@@ -1,14 +1,14 @@
-/* Who wants what, with what is measured and predicted of it; kept up to date row by row. */
+/* Page Subscriptions: each subscription with measurements and predictions; only changed rows are updated. */
 "use strict";
 (() => {
 const { state, show, staff, ask, put, make, known, seconds, csv, refusal } = firedex;
-const MEASURED_WITHIN_SECONDS = 30;  // for those who do not see the overview, which says it
+const MEASURED_WITHIN_SECONDS = 30;  // for visitors who cannot read the overview, which contains this value
 const COLUMNS = ["late", "priority", "filter", "subscriber", "utility_words", "weight", "deadline_seconds", "delay_p95_seconds",
   "predicted_delay_p95_seconds", "success_rate", "predicted_success_rate"];
-const LESS = ["utility_words", "weight", "predicted_success_rate"];
+const WIDE_ONLY = ["utility_words", "weight", "predicted_success_rate"];
 
-/* As on the first page: if nothing comes, else by what is measured, as far as its 95th percentile
-   can tell of the deadline's, else if it is predicted to be late. */
+/* The same rule as on the first page: the measured 95th percentile decides, if it is conclusive for the
+   percentile of the deadline; otherwise a subscription is late if it is silent or predicted to be late. */
 const REPORTED_PERCENTILE = 0.95;
 function isLate(each) {
   const { deadline_seconds: deadline, deadline_percentile: percentile = REPORTED_PERCENTILE, delay_p95_seconds: p95 } = each;
@@ -20,7 +20,7 @@ function isLate(each) {
 const keyOf = (each) => `${each.subscriber} ${each.flow}`;
 const nameOf = (each) => `${each.subscriber} ${each.filter}`;
 const shapeOf = (utility) => utility.enough ?? utility.exponent
-  ?? (utility.points || []).map(([success, worth]) => `${success}:${worth}`).join(", ");
+  ?? (utility.points || []).map(([success, value]) => `${success}:${value}`).join(", ");
 function utilityWords(utility) {
   const shape = utility.kind === "piecewise-linear" ? `${utility.points.length} points` : shapeOf(utility);
   return `${utility.kind}${shape === "" ? "" : ` ${shape}`}`;
@@ -28,38 +28,38 @@ function utilityWords(utility) {
 const prepared = (each) => ({ ...each, weight: each.utility.weight, utility_words: utilityWords(each.utility) });
 const inOrder = (a, b) => (a.priority ?? 99) - (b.priority ?? 99) || a.filter.localeCompare(b.filter) || a.subscriber.localeCompare(b.subscriber);
 
-const NOBODY = [];
+const NO_ROWS = [];
 async function rowsNow() {
-  const whose = state.watched ? `?subscriber=${encodeURIComponent(state.watched)}` : "", wasNobody = state.fetched === NOBODY;
-  let answer;
+  const query = state.watched ? `?subscriber=${encodeURIComponent(state.watched)}` : "", wasUnknown = state.fetched === NO_ROWS;
+  let response;
   try {
-    answer = await ask(`/v1/subscriptions${whose}`, { whole: true, more: state.tag ? { "If-None-Match": state.tag } : {} });
+    response = await ask(`/v1/subscriptions${query}`, { whole: true, more: state.tag ? { "If-None-Match": state.tag } : {} });
   } catch (error) {
-    if (!whose || error.status !== 404) throw error;
+    if (!query || error.status !== 404) throw error;
     refusal(`There is no subscriber “${state.watched}”. It is shown here as soon as it registers.`);
-    return Object.assign(state, { fetched: NOBODY, tag: null }).fetched;
+    return Object.assign(state, { fetched: NO_ROWS, tag: null }).fetched;
   }
-  if (wasNobody) refusal("");
-  if (answer.status !== 304) {
-    state.fetched = (await answer.json()).map(prepared).sort(inOrder);
-    state.tag = answer.headers.get("ETag");
+  if (wasUnknown) refusal("");
+  if (response.status !== 304) {
+    state.fetched = (await response.json()).map(prepared).sort(inOrder);
+    state.tag = response.headers.get("ETag");
   }
-  return state.fetched;  // shown or not: what comes after this may fail
+  return state.fetched;  // kept in the state, because the next request may fail
 }
-/* What was measured under the plan in force, within the same time as on the first page. */
+/* Return measurements under the active configuration, within the same time window as on the first page. */
 async function measuredNow() {
   const within = state.overview?.measured_within_seconds ?? MEASURED_WITHIN_SECONDS;
   const found = await ask(`/v1/deviations?within_seconds=${within}${state.watched ? `&subscriber=${encodeURIComponent(state.watched)}` : ""}`);
-  put("subscriptions-note", { children: `Measured: what clients reported within the last ${seconds(within)} under the plan in force, of the whole flow that carries a subscription.` });
-  const off = new Set((state.overview?.parts || []).filter((part) => part.kind === "client" && part.state === "stale").map((part) => part.part));
-  return Object.fromEntries(found.filter((each) => each.comparable && !off.has(each.subscriber)).map((each) => [keyOf(each), each]));
+  put("subscriptions-note", { children: `Measured values come from client reports within the last ${seconds(within)} under the active configuration. They apply to the whole flow that carries a subscription.` });
+  const offline = new Set((state.overview?.parts || []).filter((part) => part.kind === "client" && part.state === "stale").map((part) => part.part));
+  return Object.fromEntries(found.filter((each) => each.comparable && !offline.has(each.subscriber)).map((each) => [keyOf(each), each]));
 }
 show.subscriptions = async () => {
   if (staff()) await firedex.overview();
-  const rows = await rowsNow(), measured = rows === NOBODY ? {} : await measuredNow();
-  const changed = [], nothingComes = new Set((state.overview?.silent || []).filter((each) => !each.topics.length).map(nameOf));
+  const rows = await rowsNow(), measured = rows === NO_ROWS ? {} : await measuredNow();
+  const changed = [], silentSubscriptions = new Set((state.overview?.silent || []).filter((each) => !each.topics.length).map(nameOf));
   for (const each of rows) {
-    const seen = measured[keyOf(each)], silent = nothingComes.has(nameOf(each));
+    const seen = measured[keyOf(each)], silent = silentSubscriptions.has(nameOf(each));
     const p95 = silent ? null : seen?.delay_p95_seconds ?? null, success = silent ? 0 : seen?.success_rate ?? null;
     if (each.delay_p95_seconds === p95 && each.success_rate === success && each.silent === silent && known(each.late_rank)) continue;
     Object.assign(each, { delay_p95_seconds: p95, success_rate: success, silent });
@@ -68,7 +68,7 @@ show.subscriptions = async () => {
   }
   if (rows !== state.rows) { state.rows = rows; put("subscriptions", { rowData: rows.map((each) => ({ ...each })) }); }
   else if (changed.length) put("subscriptions", { rowTransaction: { update: changed.map((each) => ({ ...each })), async: true } });
-  firedex.fitTable("subscriptions", 480, LESS);
+  firedex.fitTable("subscriptions", 480, WIDE_ONLY);
   put("phase-form", { hidden: state.visitor.role !== "command" });
   if (staff()) await phases();
 };
@@ -81,7 +81,7 @@ async function phases() {
     + (profiles.length ? `Phases with a profile: ${state.profiles.join(", ")}.` : "No phase has a profile yet.") });
   put("opening", { hidden: open });
 }
-/* As the table shows them: found, sorted. */
+/* Export the rows as the table shows them: filtered and sorted. */
 async function exportSubscriptions() {
   const grid = await window.dash_ag_grid.getApiAsync("subscriptions"), rows = [];
   grid.forEachNodeAfterFilterAndSort((node) => rows.push({ ...node.data, late: node.data.late_rank ? "late" : "" }));

@@ -1,13 +1,13 @@
-/* Switches, links and hosts, coloured by load; a switch's rules, meters and queues. */
+/* Page Topology: switches, links and hosts, coloured by load; rules, meters and queues of a switch. */
 "use strict";
 (() => {
 const { state, show, ask, put, make, cell, row, table, ink, share, bits, load, counted } = firedex;
 const MOST_HOSTS_DRAWN = 12, COLUMN = 150, LEVEL = 130, MOST_RULES = 300;
-const LEGEND = "Colour by counted load: green up to 80 %, amber up to full, red beyond, or for a switch that is not well. "
-  + "Grey and dashed: nothing is counted, the load is the planned one. Arrows lead away from the broker.";
+const LEGEND = "Colours show the measured load: green up to 80 %, amber up to 100 %, red above 100 % or for a switch with a problem. "
+  + "Grey and dashed links show the planned load, because there is no measurement. Arrows point away from the broker.";
 
-/* The switches below each, as ways lead from the broker: links are cables, and may be given towards
-   it as well. Where the broker's switch is not given, links lead away from it. */
+/* Return the tree of switches on the paths from the broker. A link may be listed in either direction. If the
+   switch of the broker is unknown, links are assumed to lead away from the broker. */
 function tree(network) {
   const ids = network.switches.map((each) => each.id), home = network.broker.switch;
   const neighbours = Object.fromEntries(ids.map((id) => [id, []]));
@@ -32,29 +32,29 @@ function tree(network) {
 const heat = (used) => ink(used > 1 ? "--bad" : used > 0.8 ? "--warn" : used > 0 ? "--good" : "--soft");
 const switchNode = (id) => `switch ${id}`, hostNode = (id) => `host ${id}`;
 
-/* The fullest of a switch's ports, by what is counted if anything is. */
-function fullest(ports) {
-  const all = Object.values(ports || {}), sure = all.filter((each) => !each.planned);
-  return (sure.length ? sure : all).reduce((most, each) => (!most || each.used > most.used ? each : most), undefined);
+/* Return the port of a switch with the highest load, by measured loads if there are any. */
+function mostLoaded(ports) {
+  const all = Object.values(ports || {}), measured = all.filter((each) => !each.planned);
+  return (measured.length ? measured : all).reduce((most, each) => (!most || each.used > most.used ? each : most), undefined);
 }
 const loadColour = (one) => (!one || one.planned ? ink("--soft") : heat(one.used));
 const loadWords = (one) => (one ? `${share(one.used)}${one.planned ? " planned" : ""}` : "");
 
-/* Nodes and edges; `loads`: `used`, and whether that is `planned`, of each port, by switch and then by where it
-   leads ("" to its hosts); `ill`: what is wrong with switches that are not well. */
-function drawing(network, places, loads, ill = {}) {
+/* Return nodes and edges. `loads`: for each switch and neighbour ("" for its hosts) the load `used`, and whether
+   it is `planned`; `problems`: the problem of each switch that has one. */
+function drawing(network, places, loads, problems = {}) {
   const { roots, below } = tree(network);
-  // Where publishers are: ways lead from there to the broker, not from it.
+  // Switches of publishers: events flow from there to the broker, so they are drawn above it.
   const before = new Set(roots.filter((id) => roots.length > 1 && id !== network.broker.switch && !below[id].length
     && network.switches.find((each) => each.id === id).managed === false && !places.some((each) => each.switch === id)));
-  const of = (id, towards) => loads[id]?.[towards];
+  const loadOf = (id, towards) => loads[id]?.[towards];
   const nodes = [], edges = [];
   const edge = (source, target, one) => edges.push({ data: { id: `${source} > ${target}`, source, target,
     label: loadWords(one), colour: one ? loadColour(one) : ink("--line"), arrow: one ? "triangle" : "none", line: one?.planned ? "dashed" : "solid" } });
   const switchAt = (id) => {
-    const one = fullest(loads[id]);
-    return { data: { id: switchNode(id), name: id, kind: "switch", colour: ill[id] ? ink("--bad") : loadColour(one),
-      label: ill[id] ? `${id}: ${ill[id]}` : `${id}  ${loadWords(one)}`.trim() } };
+    const one = mostLoaded(loads[id]);
+    return { data: { id: switchNode(id), name: id, kind: "switch", colour: problems[id] ? ink("--bad") : loadColour(one),
+      label: problems[id] ? `${id}: ${problems[id]}` : `${id}  ${loadWords(one)}`.trim() } };
   };
   let column = 0;
   const place = (id, depth) => {
@@ -79,9 +79,9 @@ function drawing(network, places, loads, ill = {}) {
     edge(switchNode(id), "broker");
   });
   for (const link of network.links) {
-    const ways = [[link.from, link.to], [link.to, link.from]].filter(([from, to]) => of(from, to) !== undefined);
-    for (const [from, to] of ways) edge(switchNode(from), switchNode(to), of(from, to));
-    if (!ways.length) edge(switchNode(link.from), switchNode(link.to));
+    const directions = [[link.from, link.to], [link.to, link.from]].filter(([from, to]) => loadOf(from, to) !== undefined);
+    for (const [from, to] of directions) edge(switchNode(from), switchNode(to), loadOf(from, to));
+    if (!directions.length) edge(switchNode(link.from), switchNode(link.to));
   }
   return [...nodes, ...edges];
 }
@@ -96,30 +96,30 @@ const stylesheet = () => [
     label: "data(label)", color: ink("--ink"), "font-size": 15, "curve-style": "bezier", "text-background-color": ink("--card"), "text-background-opacity": 1 } },
 ];
 
-/* Why nobody says how a switch is. */
-function untold(parts) {
+/* Return why the state of a switch is unknown. */
+function whyUnknown(parts) {
   const controller = parts.find((part) => part.kind === "controller");
   if (controller?.state === "trouble") return "the controller does not answer";
-  if (controller?.state === "well") return "the controller does not know it";
+  if (controller?.state === "healthy") return "unknown to the controller";
   return controller?.detail ? "no controller" : "the controller has not answered yet";
 }
 show.topology = async () => {
   const [now, { network, places }] = await Promise.all([firedex.overview(), ask("/v1/network")]);
   const parts = Object.fromEntries(now.parts.filter((part) => part.kind === "switch").map((part) => [part.part, part]));
-  const loads = {}, ill = {};
+  const loads = {}, problems = {};
   for (const link of now.links) (loads[link.switch] ||= {})[link.towards || ""] = { used: load(link), planned: !counted(link) };
-  for (const part of Object.values(parts)) if (part.state !== "well") ill[part.part] = part.detail || part.state;
-  const elements = drawing(network, places, loads, ill);
+  for (const part of Object.values(parts)) if (part.state !== "healthy") problems[part.part] = part.detail || part.state;
+  const elements = drawing(network, places, loads, problems);
   const look = JSON.stringify([elements, document.documentElement.dataset.theme]);
   if (look !== state.drawn) { state.drawn = look; put("network", { elements, stylesheet: stylesheet() }); }
   put("network-legend", { children: LEGEND });
   put("switches", { rowData: network.switches.map((each) => ({
     id: each.id,
-    load: fullest(loads[each.id])?.used ?? null,
-    load_is: loads[each.id] ? (fullest(loads[each.id]).planned ? "planned" : "counted") : "",
+    load: mostLoaded(loads[each.id])?.used ?? null,
+    load_is: loads[each.id] ? (mostLoaded(loads[each.id]).planned ? "planned" : "measured") : "",
     bandwidth: bits(each.bandwidth_bits_per_second),
     hosts: places.filter((place) => place.switch === each.id).length,
-    state: parts[each.id]?.detail || parts[each.id]?.state || (each.managed ? untold(now.parts) : "not managed"),
+    state: parts[each.id]?.detail || parts[each.id]?.state || (each.managed ? whyUnknown(now.parts) : "not managed"),
   })) });
   firedex.fitTable("switches", 500);
   if (state.switch) await showSwitch();
@@ -127,7 +127,7 @@ show.topology = async () => {
 
 function rules(desired, statistics) {
   const counted = Object.fromEntries((statistics?.flows || []).map((each) => [`${each.subscriber} ${each.flow}`, each]));
-  return table([["Subscriber"], ["Flow"], ["Class"], ["Ports"], ["Meter"], ["Packets"], ["now"], ["Metered out"]],
+  return table([["Subscriber"], ["Flow"], ["Class"], ["Ports"], ["Meter"], ["Packets"], ["now"], ["Dropped by meter"]],
     desired.flows.slice(0, MOST_RULES).map((rule) => {
       const seen = counted[`${rule.subscriber} ${rule.flow}`];
       return row([cell(rule.subscriber), cell(rule.flow), cell(rule.priority), cell(rule.endpoints.subscriber_ports.join(", ")),
@@ -135,7 +135,7 @@ function rules(desired, statistics) {
         cell(seen ? seen.packets : "–"), cell(seen ? `${seen.packets_per_second.toFixed(1)}/s` : "–"), cell(seen ? seen.metered_out_packets : "–")]);
     }));
 }
-const ports = (desired) => table([["Towards"], ["Bandwidth"], ["Class"], ["Guaranteed"], ["Queue holds"]],
+const ports = (desired) => table([["Towards"], ["Bandwidth"], ["Class"], ["Guaranteed"], ["Queue limit"]],
   desired.ports.flatMap((port) => port.classes.map((each) => row([
     cell(port.towards || "hosts"), cell(bits(port.bandwidth_bits_per_second)), cell(each.priority),
     cell(bits(each.guaranteed_bits_per_second)), cell(each.limit_packets)]))));
@@ -143,17 +143,17 @@ const queues = (statistics) => table([["Port"], ["Class"], ["Sent"], ["now"], ["
   statistics.queues.map((queue) => row([cell(queue.port), cell(queue.priority), cell(queue.packets),
     cell(bits(queue.bits_per_second)), cell(queue.backlog_packets), cell(queue.dropped_packets)])));
 async function showSwitch() {
-  const asked = state.switch;
-  const { desired, status, statistics } = await ask(`/v1/switches/${encodeURIComponent(asked)}`);
-  if (asked !== state.switch) return;
-  const told = status ? `${status.datapath_id}, ${status.connected ? "connected" : "not connected"}, ${status.settled ? "rules as desired" : "rules not as desired yet"}`
-    : "The controller says nothing of it.";
-  const parts = [make("P", "soft", told)];
+  const requested = state.switch;
+  const { desired, status, statistics } = await ask(`/v1/switches/${encodeURIComponent(requested)}`);
+  if (requested !== state.switch) return;
+  const summary = status ? `${status.datapath_id}, ${status.connected ? "connected" : "not connected"}, ${status.settled ? "rules as desired" : "rules differ from the desired rules"}`
+    : "The controller has no information about this switch.";
+  const parts = [make("P", "soft", summary)];
   if (desired) parts.push(make("H3", "", "Rules and meters"), rules(desired, statistics));
-  if (desired?.ports.length) parts.push(make("H3", "", "Classes of its ports"), ports(desired));
+  if (desired?.ports.length) parts.push(make("H3", "", "Classes of each port"), ports(desired));
   if (statistics?.queues.length) parts.push(make("H3", "", "Queues"), queues(statistics));
-  put("switch-title", { children: `Switch ${asked}` });
+  put("switch-title", { children: `Switch ${requested}` });
   put("switch", { children: parts });
 }
-Object.assign(firedex, { drawing, tree, untold, showSwitch });
+Object.assign(firedex, { drawing, tree, whyUnknown, showSwitch });
 })();

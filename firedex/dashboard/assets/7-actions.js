@@ -1,8 +1,8 @@
-/* What people do: each is a function that the layout's components call, see `shell.py`. */
+/* Actions of the user: the functions that the callbacks in `application.py` name. */
 "use strict";
 (() => {
 const { state, put, known, attempt, refresh, refusal } = firedex;
-const dash = (window.dash_clientside = window.dash_clientside || {});  // made after these files
+const dash = (window.dash_clientside = window.dash_clientside || {});  // Dash creates it after these scripts
 
 // -- light and dark -------------------------------------------------------------------------------
 const system = window.matchMedia("(prefers-color-scheme: dark)");
@@ -19,8 +19,8 @@ const act = (work) => (...given) => {
   if (given.some(known)) work(...given);
   return window.dash_clientside.no_update;
 };
-const SHAPES = { capped: "Enough: the success rate beyond which nothing is gained (above 0, at most 1)",
-  power: "Exponent (above 0, at most 1)", "piecewise-linear": "Points, success:worth (0:0, 0.5:0.8, 1:1)" };
+const SHAPES = { capped: "Enough: the success rate above which the utility does not grow (above 0, at most 1)",
+  power: "Exponent (above 0, at most 1)", "piecewise-linear": "Points as success:value (0:0, 0.5:0.8, 1:1)" };
 function showShape(kind) {
   put("shape-field", { hidden: !SHAPES[kind] });
   put("shape-label", { children: SHAPES[kind] || "" });
@@ -28,7 +28,7 @@ function showShape(kind) {
 const inputs = (kind, weight, shape, deadline, phase, title) => ({ kind, weight, shape, deadline, phase, title });
 const clicked = () => window.dash_clientside.callback_context.triggered[0]?.prop_id.split(".")[0];
 function choose(chosen) {
-  if (!chosen || (state.chosen && firedex.idOf(chosen) === firedex.idOf(state.chosen))) return;  // typed values stay
+  if (!chosen || (state.chosen && firedex.idOf(chosen) === firedex.idOf(state.chosen))) return;  // keep the input of the visitor
   state.chosen = chosen;
   put("chosen", { children: `${chosen.filter} of ${chosen.subscriber}` });
   put("kind", { value: chosen.utility.kind });
@@ -37,10 +37,10 @@ function choose(chosen) {
   put("deadline", { value: String(chosen.deadline_seconds ?? "") });
   showShape(chosen.utility.kind);
 }
-/* The form as it was before anything was chosen. */
+/* Clear the form and the selection. */
 firedex.chooseNone = () => {
   state.chosen = null;
-  put("chosen", { children: "Choose one in the table." });
+  put("chosen", { children: "Select one in the table." });
   for (const each of ["weight", "shape", "deadline"]) put(each, { value: "" });
   window.dash_ag_grid.getApiAsync("subscriptions").then((grid) => grid.deselectAll());
 };

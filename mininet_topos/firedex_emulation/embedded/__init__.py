@@ -1,4 +1,4 @@
-"""A run without root: the real parts on loopback, and a link between them that shapes and queues.
+"""The testbed without root and switches: real parts on loopback, and a link in user space.
 
 ::
 
@@ -6,6 +6,9 @@
     127.1.R.k:p  ──▶  127.1.R.254:g  127.2.R.k:p  ──▶  127.0.0.1:g
                  ◀── queued by class, at the bandwidth ◀──
 
-Service and gateway know subscriber k as 127.2.R.k. Its sockets leave from 127.1.R.k, by the same
-ports, and go to the link, which opens a socket of the known address for each. R is the run's.
+R is the number of the run. The service and the gateway see subscriber k at 127.2.R.k. Its sockets
+are bound to 127.1.R.k with the same ports and connect to the link, which opens a socket with the
+address 127.2.R.k for each. The link queues packets by class and sends them at the bandwidth.
+
+This package must not import Mininet.
 """

@@ -1,4 +1,4 @@
-"""Runs aMQTT, a broker in Python that speaks MQTT 3.1.1, where it is told: HOST PORT."""
+"""Program that runs aMQTT, a broker in Python for MQTT 3.1.1. Arguments: HOST PORT."""
 
 import asyncio
 import sys
@@ -12,22 +12,23 @@ __all__: list[str] = []
 MQTT_3 = 4
 
 
-class _OnlyOfMqtt3(ConnectPayload):  # type: ignore[misc]  # aMQTT has no types
-    """aMQTT reads MQTT 5's CONNECT as one of 3.1.1, and waits for what never comes.
+class _Mqtt3Payload(ConnectPayload):  # type: ignore[misc]  # aMQTT has no types
+    """Payload of a CONNECT packet; that of MQTT 5 is not parsed.
 
-    Left unread, it goes on to refuse the protocol's level, by which clients know what to do.
+    aMQTT would parse it as MQTT 3.1.1 and wait for more bytes. Without the payload it rejects the
+    protocol version, and the client retries with MQTT 3.1.1.
     """
 
     @classmethod
     async def from_stream(cls, reader: Any, fixed_header: Any, variable_header: Any) -> Any:
-        """The payload, where it can be read."""
+        """Return the payload, or an empty one for other protocol versions."""
         if variable_header is not None and variable_header.proto_level != MQTT_3:
             return ConnectPayload(client_id="refused")
         return await super().from_stream(reader, fixed_header, variable_header)
 
 
 async def _run(host: str, port: str) -> None:
-    ConnectPacket.PAYLOAD = _OnlyOfMqtt3
+    ConnectPacket.PAYLOAD = _Mqtt3Payload
     broker = Broker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}"}},

@@ -1,8 +1,8 @@
-"""The link's sockets: subscribers on one side, the gateway on the other, queues between.
+"""The sockets of the userspace link: subscribers on one side, the gateway on the other.
 
-Upstream everything passes as it is. Downstream a datagram is a packet, and what arrives on a TCP
-connection is cut into segments. Segments are never lost, as TCP would repeat them; a connection of
-which a window's worth is under way is not read until there is less.
+Upstream everything is forwarded unchanged. Downstream, a datagram is one packet, and the data of a
+TCP connection is split into segments. Segments are never dropped, because TCP would repeat them; a
+connection with a full window in the queues is not read until there is room.
 """
 
 import asyncio
@@ -16,53 +16,85 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from firedex.wire import Configuration
 from firedex.wire.packet_sizes import (
     ETHERNET_HEADER_BYTES,
     IP_HEADER_BYTES,
-    LARGEST_SEGMENT_BYTES,
+    MAX_SEGMENT_BYTES,
     TCP_HEADER_BYTES,
     UDP_HEADER_BYTES,
 )
-from firedex_emulation.embedded.flow_classes import FlowClasses
-from firedex_emulation.embedded.shaped_path import ShapedPort, travel
+from firedex.wire.workload import Transport
+from firedex_emulation.embedded.priority_link import ShapedPort, send_over
 
-__all__ = ["LinkSides", "UserspaceLink"]
+__all__ = ["FlowClasses", "LinkSides", "UserspaceLink"]
+
+LOWEST_CLASS = 63
+
+
+class FlowClasses:
+    """Classes of the active configuration; other flows have the lowest class."""
+
+    def __init__(self) -> None:
+        self._classes: dict[tuple[str, str, int], int] = {}
+
+    def update(self, configuration: Configuration) -> None:
+        """Replace all classes by those of ``configuration``."""
+        self._classes = {
+            (ends.transport, str(ends.subscriber_address), port): flow.priority
+            for flow in configuration.flows
+            if (ends := flow.endpoints) is not None
+            for port in ends.subscriber_ports
+        }
+
+    def contains(self, transport: Transport, address: str, port: int) -> bool:
+        """Return whether the flow is in the configuration."""
+        return (transport, address, port) in self._classes
+
+    def class_of(self, transport: Transport, address: str, port: int) -> int:
+        """Return the class of a flow; 0 is the highest."""
+        return self._classes.get((transport, address, port), LOWEST_CLASS)
+
 
 log = logging.getLogger("firedex.emulation.link")
 Address = tuple[str, int]
 DATAGRAM_HEADERS_BYTES = ETHERNET_HEADER_BYTES + IP_HEADER_BYTES + UDP_HEADER_BYTES
 SEGMENT_HEADERS_BYTES = ETHERNET_HEADER_BYTES + IP_HEADER_BYTES + TCP_HEADER_BYTES
 WINDOW_BYTES = 65_536
-"""Of a TCP connection, in the queues: what TCP has under way where it does not scale its window."""
+"""Maximum number of queued bytes of one TCP connection: a TCP window without scaling."""
 SOCKET_BYTES = 4 * 1024 * 1024
-DATAGRAMS_AT_ONCE = 200
-MOST_ENDPOINTS = 4096
+MAX_DATAGRAMS_PER_TURN = 200
+MAX_ENDPOINTS = 4096
 IDLE_SECONDS = 60.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""So that a port can be bound again at once."""
+"""SO_LINGER value that resets on close, so that the port can be bound again at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSides:
-    """Where subscribers reach the link, where it reaches the gateway, and who is who.
+    """Addresses of both sides of the link.
 
-    ``known_as``: by the address that a subscriber's sockets leave from, the one that it is known
-    by; ``ports``: by the latter, the way to it.
+    ``visible_addresses`` maps the address of a subscriber's sockets to that which the gateway sees;
+    ``ports`` maps the latter to the ports on the path to the subscriber.
     """
 
     listen: Address
     gateway: Address
-    known_as: Mapping[str, str]
+    visible_addresses: Mapping[str, str]
     ports: Mapping[str, Sequence[ShapedPort]]
 
 
 class UserspaceLink:
-    """Serves until it is closed; ``unknown`` is called for endpoints that are in no plan."""
+    """Relays packets until it is closed; calls ``on_unknown_flow`` for flows without a class."""
 
     def __init__(
-        self, sides: LinkSides, classes: FlowClasses, unknown: Callable[[], None] = lambda: None
+        self,
+        sides: LinkSides,
+        classes: FlowClasses,
+        on_unknown_flow: Callable[[], None] = lambda: None,
     ) -> None:
-        self.sides, self.classes, self.unknown = sides, classes, unknown
+        self.sides, self.classes = sides, classes
+        self.on_unknown_flow = on_unknown_flow
         self._loop = asyncio.get_running_loop()
         self._listening: socket.socket | None = None
         self._server: asyncio.Server | None = None
@@ -70,9 +102,9 @@ class UserspaceLink:
         self.connections: set[_ClientSide] = set()
 
     async def start(self) -> None:
-        """Listen, for both transports."""
-        self._listening = _datagram_socket(self.sides.listen)
-        self._loop.add_reader(self._listening, self._from_subscribers)
+        """Listen on TCP and UDP."""
+        self._listening = _open_datagram_socket(self.sides.listen)
+        self._loop.add_reader(self._listening, self._relay_from_subscribers)
         self._server = await self._loop.create_server(lambda: _ClientSide(self), *self.sides.listen)
 
     def close(self) -> None:
@@ -88,93 +120,93 @@ class UserspaceLink:
             self._loop.remove_reader(self._listening)
             self._listening.close()
 
-    def known(self, peer: Address) -> Address | None:
-        """Who a socket belongs to; None for strangers and for too many."""
-        address = self.sides.known_as.get(peer[0])
+    def visible_address(self, peer: Address) -> Address | None:
+        """Return the address that the gateway sees; None for unknown sockets."""
+        address = self.sides.visible_addresses.get(peer[0])
         return None if address is None else (address, peer[1])
 
-    def forget_idle(self) -> None:
-        """Close the sockets of UDP endpoints that have long been silent."""
+    def close_idle(self) -> None:
+        """Close the sockets of UDP endpoints that were idle for ``IDLE_SECONDS``."""
         oldest = time.monotonic() - IDLE_SECONDS
         for peer, endpoint in tuple(self._datagrams.items()):
-            if endpoint.heard_at < oldest:
+            if endpoint.last_received_at < oldest:
                 endpoint.close()
                 del self._datagrams[peer]
 
-    def _from_subscribers(self) -> None:
-        for _ in range(DATAGRAMS_AT_ONCE):
+    def _relay_from_subscribers(self) -> None:
+        for _ in range(MAX_DATAGRAMS_PER_TURN):
             if self._listening is None:
                 return
             try:
                 datagram, peer = self._listening.recvfrom(65_536)
-            except OSError:  # nothing more, or a subscriber that is gone
+            except OSError:  # no more datagrams, or the subscriber has closed its socket
                 return
             endpoint = self._datagrams.get(peer) or self._new_endpoint(peer)
             if endpoint is not None:
-                endpoint.to_gateway(datagram)
+                endpoint.send_to_gateway(datagram)
 
     def _new_endpoint(self, peer: Address) -> "_DatagramEndpoint | None":
-        known = self.known(peer)
-        if known is None or len(self._datagrams) >= MOST_ENDPOINTS:
+        visible_address = self.visible_address(peer)
+        if visible_address is None or len(self._datagrams) >= MAX_ENDPOINTS:
             return None
         try:
-            made = _DatagramEndpoint(self, peer, known)
+            endpoint = _DatagramEndpoint(self, peer, visible_address)
         except OSError as error:
-            log.warning("%s:%d: %s", *known, error)
+            log.warning("%s:%d: cannot open a UDP socket: %s", *visible_address, error)
             return None
-        self._datagrams[peer] = made
-        return made
+        self._datagrams[peer] = endpoint
+        return endpoint
 
-    def to_subscriber(self, datagram: bytes, peer: Address) -> None:
-        """It is through."""
+    def send_to_subscriber(self, datagram: bytes, peer: Address) -> None:
+        """Send a datagram that has passed the queues."""
         if self._listening is not None:
-            with suppress(OSError):  # full, or gone: as on any wire
+            with suppress(OSError):  # the socket is full or closed: the packet is lost
                 self._listening.sendto(datagram, peer)
 
 
-def _datagram_socket(address: Address) -> socket.socket:
-    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def _open_datagram_socket(address: Address) -> socket.socket:
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            made.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
-        made.setblocking(False)
-        made.bind(address)
+            opened.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+        opened.setblocking(False)
+        opened.bind(address)
     except OSError:
-        made.close()
+        opened.close()
         raise
-    return made
+    return opened
 
 
 class _DatagramEndpoint:
-    """One UDP endpoint of a subscriber, as the gateway knows it."""
+    """One UDP endpoint of a subscriber, with the address that the gateway sees."""
 
-    def __init__(self, link: UserspaceLink, peer: Address, known: Address) -> None:
-        self._link, self._peer, self._known = link, peer, known
-        self._ports = link.sides.ports[known[0]]
-        self.heard_at = time.monotonic()
-        self._socket = _datagram_socket(known)
+    def __init__(self, link: UserspaceLink, peer: Address, visible_address: Address) -> None:
+        self._link, self._peer, self._visible_address = link, peer, visible_address
+        self._ports = link.sides.ports[visible_address[0]]
+        self.last_received_at = time.monotonic()
+        self._socket = _open_datagram_socket(visible_address)
         self._socket.connect(link.sides.gateway)
-        asyncio.get_running_loop().add_reader(self._socket, self._from_gateway)
-        if not link.classes.knows("udp", *known):
-            link.unknown()
+        asyncio.get_running_loop().add_reader(self._socket, self._relay_from_gateway)
+        if not link.classes.contains("udp", *visible_address):
+            link.on_unknown_flow()
 
-    def to_gateway(self, datagram: bytes) -> None:
-        self.heard_at = time.monotonic()
+    def send_to_gateway(self, datagram: bytes) -> None:
+        self.last_received_at = time.monotonic()
         with suppress(OSError):
             self._socket.send(datagram)
 
-    def _from_gateway(self) -> None:
-        for _ in range(DATAGRAMS_AT_ONCE):
+    def _relay_from_gateway(self) -> None:
+        for _ in range(MAX_DATAGRAMS_PER_TURN):
             try:
                 datagram = self._socket.recv(65_536)
-            except OSError:  # nothing more, or no gateway
+            except OSError:  # no more datagrams, or the gateway does not run
                 return
-            travel(
+            send_over(
                 self._ports,
-                self._link.classes.class_of("udp", *self._known),
+                self._link.classes.class_of("udp", *self._visible_address),
                 len(datagram) + DATAGRAM_HEADERS_BYTES,
                 droppable=True,
-                arrived=partial(self._link.to_subscriber, datagram, self._peer),
+                on_arrival=partial(self._link.send_to_subscriber, datagram, self._peer),
             )
 
     def close(self) -> None:
@@ -183,30 +215,30 @@ class _DatagramEndpoint:
 
 
 class _ClientSide(asyncio.Protocol):
-    """A subscriber's TCP connection; opens the one to the gateway."""
+    """A subscriber's TCP connection; opens the connection to the gateway."""
 
     transport: asyncio.Transport
 
     def __init__(self, link: UserspaceLink) -> None:
         self._link = link
         self._gateway: _GatewaySide | None = None
-        self._reaching: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._early = bytearray()
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         opened = transport.get_extra_info("socket")
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        known = self._link.known(transport.get_extra_info("peername")[:2])
-        if known is None or len(self._link.connections) >= MOST_ENDPOINTS:
+        visible_address = self._link.visible_address(transport.get_extra_info("peername")[:2])
+        if visible_address is None or len(self._link.connections) >= MAX_ENDPOINTS:
             transport.abort()
             return
         self._link.connections.add(self)
-        if not self._link.classes.knows("tcp", *known):
-            self._link.unknown()
-        self._reaching = asyncio.ensure_future(self._reach(known))
+        if not self._link.classes.contains("tcp", *visible_address):
+            self._link.on_unknown_flow()
+        self._connecting = asyncio.ensure_future(self._connect(visible_address))
 
-    async def _reach(self, known: Address) -> None:
+    async def _connect(self, visible_address: Address) -> None:
         loop = asyncio.get_running_loop()
         opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
@@ -215,16 +247,16 @@ class _ClientSide(asyncio.Protocol):
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES // 2)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            opened.bind(known)
+            opened.bind(visible_address)
             await loop.sock_connect(opened, self._link.sides.gateway)
         except BaseException as error:
             opened.close()
             self.transport.abort()
             if not isinstance(error, OSError):
                 raise
-            log.warning("%s:%d to the gateway: %s", *known, error)
+            log.warning("%s:%d: connection to the gateway failed: %s", *visible_address, error)
             return
-        side = _GatewaySide(self._link, self.transport, known)
+        side = _GatewaySide(self._link, self.transport, visible_address)
         self._gateway = side
         await loop.create_connection(lambda: side, sock=opened)
         side.transport.write(bytes(self._early))
@@ -232,7 +264,7 @@ class _ClientSide(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._gateway is None or self._early or not self._gateway.is_open:
-            self._early += data  # no more than a CONNECT: nobody says more before the answer
+            self._early += data  # at most a CONNECT packet: clients wait for its reply
         else:
             self._gateway.transport.write(data)
         if len(self._early) > WINDOW_BYTES:
@@ -240,78 +272,80 @@ class _ClientSide(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         if self._gateway is not None:
-            self._gateway.client_is_full(True)
+            self._gateway.set_client_full(True)
 
     def resume_writing(self) -> None:
         if self._gateway is not None:
-            self._gateway.client_is_full(False)
+            self._gateway.set_client_full(False)
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         self._link.connections.discard(self)
-        if self._reaching is not None and not self._reaching.done():
-            self._reaching.cancel()
+        if self._connecting is not None and not self._connecting.done():
+            self._connecting.cancel()
         if self._gateway is not None:
-            self._gateway.client_left()
+            self._gateway.close()
 
     def abort(self) -> None:
         self.transport.abort()
 
 
 class _GatewaySide(asyncio.Protocol):
-    """The connection to the gateway on a subscriber's behalf."""
+    """The connection to the gateway for one subscriber connection."""
 
     transport: asyncio.Transport
 
-    def __init__(self, link: UserspaceLink, client: asyncio.Transport, known: Address) -> None:
-        self._link, self._client, self._known = link, client, known
-        self._ports = link.sides.ports[known[0]]
-        self._under_way = 0
-        self._sent_count = self._through_count = 0
+    def __init__(
+        self, link: UserspaceLink, client: asyncio.Transport, visible_address: Address
+    ) -> None:
+        self._link, self._client, self._visible_address = link, client, visible_address
+        self._ports = link.sides.ports[visible_address[0]]
+        self._in_flight = 0
+        self._sent_count = self._delivered_count = 0
         self._early: dict[int, bytes] = {}
-        self._paused = self._ended = self._left = self._client_is_full = False
+        self._paused = self._gateway_closed = self._client_closed = self._client_is_full = False
         self.is_open = False
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         self.is_open = True
-        if self._left:
+        if self._client_closed:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        for start in range(0, len(data), LARGEST_SEGMENT_BYTES):
-            segment = data[start : start + LARGEST_SEGMENT_BYTES]
-            self._under_way += len(segment)
-            travel(
+        for start in range(0, len(data), MAX_SEGMENT_BYTES):
+            segment = data[start : start + MAX_SEGMENT_BYTES]
+            self._in_flight += len(segment)
+            send_over(
                 self._ports,
-                self._link.classes.class_of("tcp", *self._known),
+                self._link.classes.class_of("tcp", *self._visible_address),
                 len(segment) + SEGMENT_HEADERS_BYTES,
                 droppable=False,
-                arrived=partial(self._arrived, self._sent_count, segment),
+                on_arrival=partial(self._deliver_in_order, self._sent_count, segment),
             )
             self._sent_count += 1
-        self._read_or_not()
+        self._update_reading()
 
-    def _arrived(self, number: int, segment: bytes) -> None:
-        """In order to the client: a segment may overtake others when its flow changes class."""
+    def _deliver_in_order(self, number: int, segment: bytes) -> None:
+        """Write segments in order: one may overtake others when its flow changes class."""
         self._early[number] = segment
-        while (here := self._early.pop(self._through_count, None)) is not None:
-            self._through_count += 1
-            self._under_way -= len(here)
+        while (here := self._early.pop(self._delivered_count, None)) is not None:
+            self._delivered_count += 1
+            self._in_flight -= len(here)
             if not self._client.is_closing():
                 self._client.write(here)
-        self._read_or_not()
-        self._close_when_through()
+        self._update_reading()
+        self._close_when_drained()
 
-    def client_is_full(self, full: bool) -> None:
-        """The client takes no more, or takes again."""
+    def set_client_full(self, full: bool) -> None:
+        """Stop reading while the client's send buffer is full."""
         self._client_is_full = full
-        self._read_or_not()
+        self._update_reading()
 
-    def _read_or_not(self) -> None:
-        if self._ended:
+    def _update_reading(self) -> None:
+        if self._gateway_closed:
             return
         limit = WINDOW_BYTES // 2 if self._paused else WINDOW_BYTES
-        pause = self._client_is_full or self._under_way >= limit
+        pause = self._client_is_full or self._in_flight >= limit
         if pause != self._paused:
             self._paused = pause
             if pause:
@@ -320,16 +354,16 @@ class _GatewaySide(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
-        self._ended = True
+        self._gateway_closed = True
         self.is_open = False
-        self._close_when_through()
+        self._close_when_drained()
 
-    def _close_when_through(self) -> None:
-        """What is under way arrives before the end does."""
-        if self._ended and self._under_way == 0:
+    def _close_when_drained(self) -> None:
+        """Close the client connection after all segments were delivered."""
+        if self._gateway_closed and self._in_flight == 0:
             self._client.close()
 
-    def client_left(self) -> None:
-        self._left = True
+    def close(self) -> None:
+        self._client_closed = True
         if self.is_open:
             self.transport.abort()

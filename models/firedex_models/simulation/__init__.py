@@ -1,14 +1,13 @@
-"""The queueing network, simulated: stage by stage, since nothing flows back.
+"""Simulation of the queueing network, stage by stage, because it has no feedback.
 
-Owns random arrivals and what becomes of every packet. Shares no formula with the model that it is
-to check: only the scenario's columns.
+Owns random arrivals and the outcome of every packet. Must not use formulas of the model that it
+checks; both share the columns of the scenario only.
 """
 
 from firedex_models.simulation.batch import Batch
 from firedex_models.simulation.replication import Arrivals, Workload
-from firedex_models.simulation.report import report_of
 from firedex_models.simulation.run import SimulationSettings, simulate
-from firedex_models.simulation.summary import Estimate, SimulationSummary
+from firedex_models.simulation.summary import Estimate, SimulationSummary, simulation_report
 
 __all__ = [
     "Arrivals",
@@ -17,6 +16,6 @@ __all__ = [
     "SimulationSettings",
     "SimulationSummary",
     "Workload",
-    "report_of",
     "simulate",
+    "simulation_report",
 ]

@@ -1,7 +1,8 @@
-"""Packets on their way, as columns, and the order of time among them.
+"""Packets in the network as columns, ordered by time.
 
-A simulation runs in slices of time: nothing published after the end of a slice can reach any queue
-before it, so each stage may work off what reaches it before that moment and keep the rest.
+A simulation runs in time slices. A packet that is published after the end of a slice cannot reach a
+queue before that end. So each stage processes the packets that arrive before the end of the slice,
+and keeps the others for the next slice.
 """
 
 from dataclasses import dataclass, fields
@@ -9,22 +10,22 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AT_BUFFER", "AT_GATEWAY", "AT_METER", "DELIVERED", "ON_LINK", "Batch", "Timeline"]
+from firedex_models.columns import Booleans, Floats, Integers
 
-Booleans = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+__all__ = ["AT_BUFFER", "AT_GATEWAY", "AT_METER", "DELIVERED", "ON_LINK", "Batch", "PendingPackets"]
+
 DELIVERED, AT_GATEWAY, AT_METER, AT_BUFFER, ON_LINK = range(5)
-"""What became of a packet: as ``firedex.wire.Outcome`` has it."""
+"""The outcomes of a packet, as in ``firedex.wire.Outcome``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Packets: which publication they are of and whose (``source``), and on which stream.
+    """Packets as columns.
 
-    ``key`` is what a stage knows them by: the source before the broker, the stream behind it.
-    ``time``: when they reach the next queue, or have arrived. ``factor``: the publication's size
-    over the mean. Columns are replaced and never written to: several may be one array.
+    ``key``: the source of a packet before the broker, its stream after the broker. ``published``:
+    the time of publication. ``time``: when the packet reaches the next queue or its destination.
+    ``factor``: the size of the publication relative to the mean. Columns are replaced, never
+    modified, because batches may share arrays.
     """
 
     publication: Integers
@@ -33,64 +34,64 @@ class Batch:
     published: Floats
     factor: Floats
     time: Floats
-    fate: NDArray[np.int8]
+    outcome: NDArray[np.int8]
 
     def __len__(self) -> int:
         return len(self.time)
 
     @classmethod
     def empty(cls) -> "Batch":
-        """No packets."""
-        nothing = np.empty(0)
+        """Return a batch without packets."""
+        empty = np.empty(0)
         return cls(
             np.empty(0, np.int64),
             np.empty(0, np.int32),
             np.empty(0, np.int32),
-            nothing,
-            nothing,
-            nothing,
+            empty,
+            empty,
+            empty,
             np.empty(0, np.int8),
         )
 
     def take(self, rows: Integers | Booleans) -> "Batch":
-        """These packets, in this order; nothing is copied where all or none are meant."""
+        """Return these packets in this order; a mask that selects all or none copies nothing."""
         if rows.dtype == np.bool_:
             count = int(np.count_nonzero(rows))
             if count in (0, len(rows)):
                 return self if count else Batch.empty()
         return Batch(*(getattr(self, field.name)[rows] for field in fields(self)))
 
-    def part(self, start: int, stop: int) -> "Batch":
-        """A run of packets; a view, not a copy."""
+    def slice_rows(self, start: int, stop: int) -> "Batch":
+        """Return the packets from ``start`` to ``stop`` as a view."""
         return Batch(*(getattr(self, field.name)[start:stop] for field in fields(self)))
 
     @classmethod
-    def joined(cls, *batches: "Batch") -> "Batch":
-        """All packets, one batch after another."""
-        some = [batch for batch in batches if len(batch)]
-        if len(some) == 1:
-            return some[0]
-        if not some:
+    def concatenate(cls, *batches: "Batch") -> "Batch":
+        """Return the concatenation of the batches."""
+        non_empty = [batch for batch in batches if len(batch)]
+        if len(non_empty) == 1:
+            return non_empty[0]
+        if not non_empty:
             return cls.empty()
         return cls(
             *(
-                np.concatenate([getattr(batch, field.name) for batch in some])
+                np.concatenate([getattr(batch, field.name) for batch in non_empty])
                 for field in fields(cls)
             )
         )
 
 
-class Timeline:
-    """What is due at a stage, in order of time; what is not due yet waits for a later slice."""
+class PendingPackets:
+    """The packets at a stage in order of time; packets that are not due wait for a later slice."""
 
     def __init__(self) -> None:
         self._later = Batch.empty()
 
-    def due(self, coming: Batch, until: float) -> Batch:
-        """Everything that reaches the stage before ``until``."""
-        everything = Batch.joined(self._later, coming)
-        if (everything.time[1:] < everything.time[:-1]).any():
-            everything = everything.take(np.argsort(everything.time, kind="stable"))
-        cut = int(np.searchsorted(everything.time, until))
-        self._later = everything.part(cut, len(everything))
-        return everything.part(0, cut)
+    def take_due(self, arriving: Batch, until: float) -> Batch:
+        """Return the packets that reach the stage before ``until``."""
+        packets = Batch.concatenate(self._later, arriving)
+        if (packets.time[1:] < packets.time[:-1]).any():
+            packets = packets.take(np.argsort(packets.time, kind="stable"))
+        cut = int(np.searchsorted(packets.time, until))
+        self._later = packets.slice_rows(cut, len(packets))
+        return packets.slice_rows(0, cut)

@@ -1,67 +1,73 @@
-"""Ports, lookups and meters on the way, each with its memory from one slice to the next."""
+"""Switch ports, lookups and meters on a path; their state continues in the next time slice."""
 
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from firedex_models.network_hops import Hop, Route
-from firedex_models.simulation.batch import AT_BUFFER, AT_METER, DELIVERED, ON_LINK, Batch, Timeline
-from firedex_models.simulation.endless_kernel import transmit_endless
-from firedex_models.simulation.link_kernel import (
-    ENDLESS,
+from firedex_models.columns import Floats, Integers
+from firedex_models.routes import Hop, Route
+from firedex_models.simulation.batch import (
+    AT_BUFFER,
+    AT_METER,
+    DELIVERED,
+    ON_LINK,
+    Batch,
+    PendingPackets,
+)
+from firedex_models.simulation.kernels import (
+    INFINITE,
     PER_CLASS,
     SHARED,
     WAITING,
-    transmit_plain,
+    serve,
+    transmit_finite,
+    transmit_infinite,
     transmit_shaped,
 )
-from firedex_models.simulation.server_kernels import serve
 
-__all__ = ["Crossing", "Traveller"]
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+__all__ = ["NetworkPath", "StreamProperties"]
 
 
-class Traveller:
-    """What a crossing must know of a key (a source, or a stream).
+class StreamProperties:
+    """The properties of each key (a source, or a stream).
 
-    ``way``: its row of the route. ``rate``: how many there are of it, roughly. ``metered``: the
-    fraction that the first managed switch drops.
+    ``route_row``: its row of the route. ``rate``: its approximate packets per second. ``metered``:
+    the fraction that the meter of the first managed switch drops.
     """
 
     def __init__(
         self,
-        way: Integers,
+        route_row: Integers,
         priority: Integers,
         wire_bytes: Floats,
         rate: Floats,
         metered: Floats | None = None,
     ) -> None:
-        self.way, self.wire_bytes, self.metered = way, wire_bytes, metered
+        self.route_row, self.wire_bytes, self.metered = route_row, wire_bytes, metered
         self.rate = rate
         self.priority = priority.astype(np.int32)
         self.classes = int(priority.max(initial=0)) + 1
 
 
-class Crossing:
-    """A way through several hops, stage by stage."""
+class NetworkPath:
+    """A path through several hops, stage by stage."""
 
-    def __init__(self, route: Route, traveller: Traveller, generator: np.random.Generator) -> None:
+    def __init__(
+        self, route: Route, streams: StreamProperties, generator: np.random.Generator
+    ) -> None:
         self._stages = [
-            _Stage(route, depth, traveller, generator) for depth in range(route.stage.shape[1])
+            _Stage(route, depth, streams, generator) for depth in range(route.stage.shape[1])
         ]
 
-    def feed(self, batch: Batch, until: float) -> Batch:
-        """Send packets on; those that have arrived, or never will, come back."""
+    def forward(self, batch: Batch, until: float) -> Batch:
+        """Forward packets until a time; return the packets that arrived or were lost."""
         for stage in self._stages:
-            batch = stage.feed(batch, until)
+            batch = stage.forward(batch, until)
         return batch
 
     @property
     def ports(self) -> list["_Port"]:
-        """All ports on the way."""
+        """All ports on the path."""
         return [port for stage in self._stages for port in stage.ports.values()]
 
 
@@ -69,40 +75,40 @@ class _Stage:
     """All hops at one depth."""
 
     def __init__(
-        self, route: Route, depth: int, traveller: Traveller, generator: np.random.Generator
+        self, route: Route, depth: int, streams: StreamProperties, generator: np.random.Generator
     ) -> None:
-        self._hop_of_key = route.stage[traveller.way, depth]
-        self._all_cross = bool((self._hop_of_key >= 0).all())
-        earlier = route.stage[traveller.way, :depth]
+        self._hop_of_key = route.stage[streams.route_row, depth]
+        self._all_keys_cross = bool((self._hop_of_key >= 0).all())
+        earlier = route.stage[streams.route_row, :depth]
         managed = np.array([hop.switch.managed for hop in route.hops] + [False])
-        self._generator, self._traveller = generator, traveller
+        self._generator, self._streams = generator, streams
         numbers = np.unique(self._hop_of_key[self._hop_of_key >= 0]).tolist()
-        self.ports = {n: _Port(route.hops[n], traveller, generator) for n in numbers}
-        self._timeline, self._looked_up = Timeline(), Timeline()
-        self._lookup: dict[str, Floats] = {}
-        # whoever has met a managed switch before has met its meter
-        self._polices = managed[self._hop_of_key] & ~managed[earlier].any(axis=1)
+        self.ports = {n: _Port(route.hops[n], streams, generator) for n in numbers}
+        self._timeline, self._looked_up = PendingPackets(), PendingPackets()
+        self._lookup_free_at: dict[str, Floats] = {}
+        # Only the first managed switch on a path applies the meter.
+        self._has_meter = managed[self._hop_of_key] & ~managed[earlier].any(axis=1)
 
-    def feed(self, batch: Batch, until: float) -> Batch:
-        here = batch.fate == DELIVERED
-        if not self._all_cross:
-            here &= self._hop_of_key[batch.key] >= 0
-        passing = batch.take(~here)
-        due = self._look_up(self._timeline.due(batch.take(here), until))
-        due = self._looked_up.due(due, until)  # a lookup can last beyond the slice
-        due, policed = self._police(due)
-        return Batch.joined(passing, policed, *self._send(due, until))
+    def forward(self, batch: Batch, until: float) -> Batch:
+        is_here = batch.outcome == DELIVERED
+        if not self._all_keys_cross:
+            is_here &= self._hop_of_key[batch.key] >= 0
+        passing = batch.take(~is_here)
+        due = self._look_up(self._timeline.take_due(batch.take(is_here), until))
+        due = self._looked_up.take_due(due, until)  # a lookup may end after the slice
+        due, dropped = self._apply_meters(due)
+        return Batch.concatenate(passing, dropped, *self._send(due, until))
 
     def _send(self, due: Batch, until: float) -> list[Batch]:
         if len(self.ports) == 1:
-            return [port.feed(due, until) for port in self.ports.values()]
+            return [port.forward(due, until) for port in self.ports.values()]
         hop = self._hop_of_key[due.key]
-        return [port.feed(due.take(hop == n), until) for n, port in self.ports.items()]
+        return [port.forward(due.take(hop == n), until) for n, port in self.ports.items()]
 
     def _look_up(self, due: Batch) -> Batch:
-        """The inbound queue of every managed switch (M/M/1), shared by its ports."""
-        rated = [p for p in self.ports.values() if p.hop.switch.in_packets_per_second is not None]
-        if not any(port.hop.switch.managed for port in rated):
+        """Apply the inbound queue of every managed switch (M/M/1), which all its ports share."""
+        limited = [p for p in self.ports.values() if p.hop.switch.in_packets_per_second is not None]
+        if not any(port.hop.switch.managed for port in limited):
             return due
         time = due.time.copy()
         hop = self._hop_of_key[due.key]
@@ -113,96 +119,99 @@ class _Stage:
                 continue
             rows = np.flatnonzero(np.isin(hop, numbers))
             service = self._generator.exponential(1.0 / switch.in_packets_per_second, len(rows))
-            free = self._lookup.setdefault(name, np.zeros(1))
-            time[rows] = serve(time[rows], np.zeros(len(rows), np.int64), service, free)
+            free_at = self._lookup_free_at.setdefault(name, np.zeros(1))
+            time[rows] = serve(time[rows], np.zeros(len(rows), np.int64), service, free_at)
         return replace(due, time=time)
 
-    def _police(self, due: Batch) -> tuple[Batch, Batch]:
-        if self._traveller.metered is None:
+    def _apply_meters(self, due: Batch) -> tuple[Batch, Batch]:
+        if self._streams.metered is None:
             return due, Batch.empty()
-        chance = np.where(self._polices, self._traveller.metered, 0.0)[due.key]
-        lost = self._generator.random(len(due)) < chance
-        gone = due.take(lost)
-        return due.take(~lost), replace(gone, fate=np.full(len(gone), AT_METER, np.int8))
+        probability = np.where(self._has_meter, self._streams.metered, 0.0)[due.key]
+        lost = self._generator.random(len(due)) < probability
+        lost_packets = due.take(lost)
+        return due.take(~lost), replace(
+            lost_packets, outcome=np.full(len(lost_packets), AT_METER, np.int8)
+        )
 
 
 class _Port:
     """One outbound queue."""
 
-    def __init__(self, hop: Hop, traveller: Traveller, generator: np.random.Generator) -> None:
+    def __init__(self, hop: Hop, streams: StreamProperties, generator: np.random.Generator) -> None:
         self.hop = hop
-        self.work = self.found = 0.0
+        self.work = self.waiting_at_arrivals = 0.0
         self.arrivals = 0
-        self._traveller, self._generator = traveller, generator
+        self._streams, self._generator = streams, generator
         switch, buffer = hop.switch, hop.switch.buffer
-        self._kind = ENDLESS
+        self._kind = INFINITE
         if buffer is not None:
             self._kind = SHARED if buffer.kind == "shared-push-out" else PER_CLASS
-        self._room = buffer.packets if buffer else 0
-        self._classes = traveller.classes if switch.managed else 1
+        self._buffer_packets = buffer.packets if buffer else 0
+        self._classes = streams.classes if switch.managed else 1
         speed = hop.bandwidth_bits_per_second
-        self._seconds = traveller.wire_bytes * 8 / speed
+        self._seconds = streams.wire_bytes * 8 / speed
         self._burst = switch.burst_bytes * 8 / speed
-        # a shared buffer is no HTB
+        # a shared buffer has no HTB classes
         self._guaranteed = (
             0.0 if self._kind == SHARED else switch.guaranteed_bits_per_second / speed
         )
         self._waiting = Batch.empty()
-        self._free = 0.0
-        # what an idle bucket holds beyond a packet of mean size
-        total = float(traveller.rate.sum())
-        mean = float((self._seconds * traveller.rate).sum() / total) if total > 0 else 0.0
-        self._full = max(self._burst - mean, 0.0)
-        self._state = np.array([0.0, self._full])
-        self._owed = np.zeros(self._classes)
+        self._free_at = 0.0
+        # tokens of an idle bucket beyond a packet of mean size
+        total = float(streams.rate.sum())
+        mean = float((self._seconds * streams.rate).sum() / total) if total > 0 else 0.0
+        self._max_tokens = max(self._burst - mean, 0.0)
+        self._state = np.array([0.0, self._max_tokens])
+        self._class_debt = np.zeros(self._classes)
 
-    def feed(self, due: Batch, until: float) -> Batch:
-        """Send what is due; what waits at the end of the slice stays."""
+    def forward(self, due: Batch, until: float) -> Batch:
+        """Send packets; the ones that wait at the end of the slice stay in the queue."""
         carried = len(self._waiting)
-        packets = Batch.joined(self._waiting, due)
+        packets = Batch.concatenate(self._waiting, due)
         if not len(packets):
             return packets
         service = self._seconds[packets.key] * packets.factor
         self.work += float(service[carried:].sum())
         self.arrivals += len(due)
         departure = self._departures(packets, service, carried, until)
-        waits = departure == WAITING
-        self._waiting = packets.take(waits)
-        gone = packets.take(~waits)
-        return self._arrived(gone, departure[~waits])
+        is_waiting = departure == WAITING
+        self._waiting = packets.take(is_waiting)
+        decided = packets.take(~is_waiting)
+        return self._finish(decided, departure[~is_waiting])
 
     def _departures(self, packets: Batch, service: Floats, carried: int, until: float) -> Floats:
         priority = (
-            self._traveller.priority[packets.key]
+            self._streams.priority[packets.key]
             if self._classes > 1
             else np.zeros(len(packets), dtype=np.int32)
         )
         departure: Floats
         if self._burst > 0 or self._guaranteed > 0:
-            departure, found = transmit_shaped(
-                packets.time, priority, service, self._classes, self._kind, self._room, carried,
-                until, self._state, self._owed, self._full, self._burst, self._guaranteed,
+            departure, waiting_found = transmit_shaped(
+                packets.time, priority, service, self._classes, self._kind,
+                self._buffer_packets, carried, until, self._state, self._class_debt,
+                self._max_tokens, self._burst, self._guaranteed,
             )  # fmt: skip
-        elif self._kind == ENDLESS:
-            departure, self._free, found = transmit_endless(
-                packets.time, priority, service, self._classes, carried, until, self._free
+        elif self._kind == INFINITE:
+            departure, self._free_at, waiting_found = transmit_infinite(
+                packets.time, priority, service, self._classes, carried, until, self._free_at
             )
         else:
-            departure, self._free, found = transmit_plain(
-                packets.time, priority, service, self._classes, self._kind, self._room, carried,
-                until, self._free,
+            departure, self._free_at, waiting_found = transmit_finite(
+                packets.time, priority, service, self._classes, self._kind,
+                self._buffer_packets, carried, until, self._free_at,
             )  # fmt: skip
-        self.found += found
+        self.waiting_at_arrivals += waiting_found
         return departure
 
-    def _arrived(self, packets: Batch, departure: Floats) -> Batch:
-        fate, time = packets.fate, departure + self.hop.switch.propagation_seconds
+    def _finish(self, packets: Batch, departure: Floats) -> Batch:
+        outcome, time = packets.outcome, departure + self.hop.switch.propagation_seconds
         overflowed = np.isnan(departure)
         if overflowed.any():
             time = np.where(overflowed, packets.time, time)
-            fate = np.where(overflowed, np.int8(AT_BUFFER), fate)
+            outcome = np.where(overflowed, np.int8(AT_BUFFER), outcome)
         if self.hop.switch.error_rate > 0:
-            fate = fate.copy()
-            lost = self._generator.random(len(fate)) < self.hop.switch.error_rate
-            fate[lost & ~overflowed] = ON_LINK
-        return replace(packets, time=time, fate=fate)
+            outcome = outcome.copy()
+            lost = self._generator.random(len(outcome)) < self.hop.switch.error_rate
+            outcome[lost & ~overflowed] = ON_LINK
+        return replace(packets, time=time, outcome=outcome)

@@ -1,25 +1,22 @@
-"""What is published when: Poisson or periodic, every event with a size of its own."""
+"""Generation of publications: Poisson or periodic times, fixed or exponential sizes."""
 
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from firedex.wire import Scenario
-from firedex_models.network_hops import Route, uplinks
+from firedex_models.columns import Booleans, Floats, Integers
+from firedex_models.routes import Route, uplinks
 from firedex_models.simulation.batch import Batch
-from firedex_models.simulation.weighted_choice import WeightedChoice
 
-__all__ = ["Clock", "Sources", "sources_of"]
-
-Booleans = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+__all__ = ["PublicationGenerator", "Sources", "WeightedChoice", "compile_sources"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """One row for each pair of publisher and topic, then for what other brokers forward.
+    """One row for each pair of publisher and topic, then one for each forwarded topic.
 
     ``publisher``: its position in the scenario; −1 for another broker, which has no uplink.
     """
@@ -33,16 +30,18 @@ class Sources:
     route: Route
 
 
-def sources_of(scenario: Scenario, wire_bytes: Floats) -> Sources:
-    """The sources of a scenario; ``wire_bytes``: mean size on each publisher's uplink."""
+def compile_sources(scenario: Scenario, wire_bytes: Floats) -> Sources:
+    """Return the sources of a scenario; ``wire_bytes``: mean size on each publisher's uplink."""
     route, published = uplinks(scenario)
     position = {topic.name: row for row, topic in enumerate(scenario.topics)}
-    who = {publisher.id: row for row, publisher in enumerate(scenario.publishers)}
+    publisher_rows = {publisher.id: row for row, publisher in enumerate(scenario.publishers)}
     forwarded = scenario.network.broker.forwarded
     topic = [position[p.topic] for _, p in published] + [position[f.topic] for f in forwarded]
     exponential = np.array([t.size_distribution == "exponential" for t in scenario.topics], bool)
     return Sources(
-        publisher=np.array([who[p.id] for p, _ in published] + [-1] * len(forwarded), np.int64),
+        publisher=np.array(
+            [publisher_rows[p.id] for p, _ in published] + [-1] * len(forwarded), np.int64
+        ),
         topic=np.array(topic, dtype=np.int64),
         rate=np.array(
             [p.rate_per_second for _, p in published] + [f.rate_per_second for f in forwarded],
@@ -57,8 +56,11 @@ def sources_of(scenario: Scenario, wire_bytes: Floats) -> Sources:
     )
 
 
-class Clock:
-    """Draws publications slice by slice: Poisson sources forget, periodic ones keep their beat."""
+class PublicationGenerator:
+    """Draws the publications of one time slice after another.
+
+    Periodic sources continue with the same phase in the next slice.
+    """
 
     def __init__(self, sources: Sources, generator: np.random.Generator) -> None:
         self._sources, self._generator = sources, generator
@@ -66,24 +68,24 @@ class Clock:
         self._poisson = np.flatnonzero(~sources.periodic & (sources.rate > 0))
         self._choice = WeightedChoice(sources.rate[self._poisson])
         self._periodic = np.flatnonzero(sources.periodic & (sources.rate > 0))
-        # a phase of its own for each: nobody winds publishers' clocks
+        # Publishers are not synchronised: each periodic source has a random phase.
         self._next = generator.random(len(self._periodic)) / sources.rate[self._periodic]
 
     def publish(self, start: float, end: float) -> Batch:
-        """Everything that is published between two moments, in order."""
+        """Return all publications between two times, in order."""
         times, keys = [], []
         if self._choice.total > 0:
             count = int(self._generator.poisson(self._choice.total * (end - start)))
-            # gaps over their sum: uniform moments, already in order
+            # Cumulative gaps divided by their total are sorted uniform times.
             gaps = np.cumsum(self._generator.exponential(size=count + 1))
             times.append(start + (end - start) * (gaps[:-1] / gaps[-1]))
             keys.append(self._poisson[self._choice.positions(self._generator.random(count))])
         for row, source in enumerate(self._periodic.tolist()):
             period = 1.0 / self._sources.rate[source]
-            moments = np.arange(self._next[row], end, period)
-            self._next[row] += len(moments) * period
-            times.append(moments)
-            keys.append(np.full(len(moments), source))
+            source_times = np.arange(self._next[row], end, period)
+            self._next[row] += len(source_times) * period
+            times.append(source_times)
+            keys.append(np.full(len(source_times), source))
         if not times:
             return Batch.empty()
         time, key = np.concatenate(times), np.concatenate(keys).astype(np.int32)
@@ -92,11 +94,11 @@ class Clock:
             time, key = time[order], key[order]
         number = self._published + np.arange(len(time))
         self._published += len(time)
-        nothing_yet = np.zeros(len(time), np.int8)
-        return Batch(number, key, key, time, self._factors(key), time, nothing_yet)
+        outcomes = np.zeros(len(time), np.int8)
+        return Batch(number, key, key, time, self._factors(key), time, outcomes)
 
     def _factors(self, key: NDArray[np.int32]) -> Floats:
-        """The size of each publication over the mean."""
+        """Return the size of each publication relative to the mean."""
         exponential = self._sources.exponential
         if exponential.all():
             return self._generator.exponential(size=len(key))
@@ -104,3 +106,36 @@ class Clock:
         random = np.flatnonzero(exponential[key])
         factor[random] = self._generator.exponential(size=len(random))
         return factor
+
+
+MIN_CELLS = 512
+
+
+class WeightedChoice:
+    """Chooses positions with probabilities proportional to their weights (all positive)."""
+
+    def __init__(self, weights: Floats) -> None:
+        self._cumulative = np.cumsum(weights)
+        self.total = float(self._cumulative[-1]) if len(weights) else 0.0
+        # At least two cells per weight, so the search from the first position of a cell needs few
+        # steps. The number is a power of two, so a number is assigned to its cell without rounding.
+        cells = max(2 << len(weights).bit_length(), MIN_CELLS)
+        cell_starts = np.arange(cells) / cells * self.total
+        self._first_of_cell = np.searchsorted(self._cumulative, cell_starts)
+
+    def positions(self, uniform: Floats) -> Integers:
+        """Return one position for each number between 0 and 1."""
+        chosen: Integers = _search_cells(uniform, self.total, self._cumulative, self._first_of_cell)
+        return chosen
+
+
+@njit(cache=True)
+def _search_cells(uniform, total, cumulative, first_of_cell):  # type: ignore[no-untyped-def]
+    chosen = np.empty(len(uniform), dtype=np.int64)
+    cells, last = len(first_of_cell), len(cumulative) - 1
+    for row in range(len(uniform)):
+        position = first_of_cell[int(uniform[row] * cells)]
+        while position < last and cumulative[position] < uniform[row] * total:
+            position += 1
+        chosen[row] = position
+    return chosen

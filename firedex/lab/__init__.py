@@ -1,0 +1,1 @@
+"""Research tools: benchmarks, reproductions of papers and recorded measurements. Not for sites."""

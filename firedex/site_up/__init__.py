@@ -1,1 +1,0 @@
-"""``firedex up``: all parts of a site at once, kept running, stopped together."""

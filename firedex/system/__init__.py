@@ -1,0 +1,1 @@
+"""Tools that every process uses: child processes, atomic file writes and option types."""
