@@ -178,6 +178,7 @@ class Session:
         has_own_flows = any(flow.subscriber == self._id for flow in configuration.flows)
         if not has_own_flows and self._subscriptions.all():
             return  # this configuration does not include the registration yet
+        self.settled.clear()  # before another thread can see the new configuration
         self.configuration = configuration
         if self._write_task is None or self._write_task.done():
             self._write_task = asyncio.get_running_loop().create_task(self._write_plan())

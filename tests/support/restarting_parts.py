@@ -7,20 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from firedex_emulation.testbed.experiment import StallMeter
 from tests.support.free_ports import free_port
 from tests.support.loopback_parts import TIMEOUT_SECONDS
 from tests.support.waiting import wait_until
 
-__all__ = ["BrokerProcess", "GatewayProcess", "Process", "wait_within"]
+__all__ = ["BrokerProcess", "GatewayProcess", "Process"]
 
 ROOT = Path(__file__).parents[2]
 PERSISTENT_BROKER = """\
@@ -33,16 +31,6 @@ max_queued_messages 0
 log_type error
 user {user}
 """
-
-
-def wait_within(seconds: float, ready: Callable[[], bool], what: str) -> None:
-    """Wait until ``ready``, for at most ``seconds`` plus the time that the machine stalled."""
-    began = time.monotonic()
-    with StallMeter() as stalls:
-        wait_until(ready, what, timeout_seconds=seconds + TIMEOUT_SECONDS)
-    elapsed = time.monotonic() - began
-    print(f"{what}: {elapsed:.2f} s, the machine stalled for {stalls.stalled_seconds:.2f} s")
-    assert elapsed <= seconds + 3 * stalls.stalled_seconds, what
 
 
 class Process(ABC):
