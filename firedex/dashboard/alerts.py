@@ -96,17 +96,19 @@ def alerts(
     commanders: Set[str] = frozenset(),
     pending: PendingChanges = NO_PENDING_CHANGES,
     unseen: Sequence[MissingLink] = (),
+    security: Sequence[Alert] = (),
 ) -> tuple[Alert, ...]:
     """Return all alerts; of the same severity, possible causes come first.
 
     ``deliveries`` is None while no configuration is active. ``commanders`` are the clients of
-    command.
+    command. ``security``: alerts about security events.
     """
     found: list[Alert] = []
     if trouble is not None:
         text = f"the latest configuration is not active: {trouble.error}"
         found.append(Alert(severity="urgent", text=text, since=trouble.since))
     found += _plan_alerts(pending, trouble=trouble is not None)
+    found += security
     found += _part_alerts(parts, commanders)
     found += _delivery_alerts(deliveries)
     silent = _silent_subscriptions(deliveries)

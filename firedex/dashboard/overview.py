@@ -29,6 +29,7 @@ from firedex.dashboard.links import (
     link_trouble,
     lowest_percentiles,
 )
+from firedex.dashboard.security_alerts import security_alerts
 from firedex.dashboard.site_view import SiteView
 from firedex.wire import Network, NetworkStatistics, NetworkTopology, Statistics
 from firedex.wire.overview import Overview, PartHealth, SilentSubscription
@@ -78,10 +79,10 @@ def overview(
 ) -> Overview:
     """Return the overview at ``now_seconds``; ``built``: the network of the scenario file."""
     controller = received.controller
+    heartbeats = tuple(received.heartbeats)
+    security = security_alerts(heartbeats)
     parts = [
-        *heartbeat_health(
-            received.heartbeats, [s.id for s in view.scenario.subscribers] if view else ()
-        ),
+        *heartbeat_health(heartbeats, [s.id for s in view.scenario.subscribers] if view else ()),
         controller_health(controller.configured, controller.error, controller.topology is not None),
         *switch_health(controller.topology),
     ]
@@ -105,6 +106,7 @@ def overview(
             parts=parts,
             deliveries=None,
             pending=_pending_changes(status, (), now_seconds),
+            security=security,
         )
         return Overview(**common, alerts=without_view)  # type: ignore[arg-type]
     offline = _offline_clients(parts, received.reports)
@@ -148,6 +150,7 @@ def overview(
             deliveries=deliveries,
             commanders=view.commanders,
             unseen=received.missing_links,
+            security=security,
             pending=_pending_changes(
                 status, _missing_subscribers(status, view, received), now_seconds
             ),

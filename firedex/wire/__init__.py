@@ -29,7 +29,14 @@ from firedex.wire.controller_api import (
 from firedex.wire.delivery_record import DeliveryRecord, Outcome
 from firedex.wire.errors import InvalidValue, Problem, WireError, format_path
 from firedex.wire.federation_api import FilterInterest, InterestReport
-from firedex.wire.flows import Assignment, Configuration, EnforcementPoint, Flow, FlowEndpoints
+from firedex.wire.flows import (
+    Assignment,
+    Configuration,
+    EnforcementPoint,
+    Flow,
+    FlowEndpoints,
+    PlannedTopicRate,
+)
 from firedex.wire.network import (
     Broker,
     Buffer,
@@ -68,6 +75,7 @@ from firedex.wire.results import (
     SwitchPrediction,
 )
 from firedex.wire.scenario import Scenario
+from firedex.wire.security import SecurityEvent
 from firedex.wire.service_api import Heartbeat, Statistics, TopicCount
 from firedex.wire.workload import (
     Arrivals,
@@ -130,6 +138,7 @@ __all__ = [
     "PacketLimit",
     "PiecewiseLinearUtility",
     "PlanReport",
+    "PlannedTopicRate",
     "Planning",
     "PortCounters",
     "PowerUtility",
@@ -145,6 +154,7 @@ __all__ = [
     "Ranking",
     "ReservedBudget",
     "Scenario",
+    "SecurityEvent",
     "ShapedPort",
     "SimulatedClass",
     "SimulatedQueue",

@@ -6,9 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from firedex.wire.mqtt_names import FilterName
+from firedex.wire.mqtt_names import FilterName, TopicName
 from firedex.wire.results import Prediction
-from firedex.wire.values import Identifier, PositiveCount, Priority, Probability, value
+from firedex.wire.values import (
+    Amount,
+    Identifier,
+    Positive,
+    PositiveCount,
+    Priority,
+    Probability,
+    value,
+)
 from firedex.wire.workload import QualityOfService, Transport
 
 __all__ = [
@@ -18,6 +26,7 @@ __all__ = [
     "Flow",
     "FlowEndpoints",
     "FlowNumber",
+    "PlannedTopicRate",
     "Port",
 ]
 
@@ -58,7 +67,11 @@ class FlowEndpoints:
 
 @value
 class Flow:
-    """One connection of a subscriber: its priority, drop rate, filters and endpoints."""
+    """One connection of a subscriber: its priority, drop rate, filters and endpoints.
+
+    ``qos`` is the highest QoS of the flow. ``filter_qos`` has the QoS of each filter, in the same
+    order; if it is empty, ``qos`` applies to all of them.
+    """
 
     subscriber: Identifier
     flow: FlowNumber
@@ -67,12 +80,26 @@ class Flow:
     enforced_at: EnforcementPoint = "gateway"
     qos: QualityOfService = 0
     filters: tuple[FilterName, ...] = ()
+    filter_qos: tuple[QualityOfService, ...] = ()
     endpoints: FlowEndpoints | None = None
 
 
 @value
+class PlannedTopicRate:
+    """The rate of a topic that the plan assumes, in events per second before any drop."""
+
+    topic: TopicName
+    rate_per_second: Amount
+
+
+@value
 class Configuration:
-    """A numbered plan: all flows, and the prediction for each subscription."""
+    """A numbered plan: all flows, and the prediction for each subscription.
+
+    ``topic_rates`` are the rates at which the gateway polices topics; null if the plan has none.
+    They are not part of responses to subscribers. ``unplanned_bits_per_second`` limits all
+    connections together that are not in the plan.
+    """
 
     version: PositiveCount
     broker: Identifier
@@ -81,3 +108,5 @@ class Configuration:
     reason: str
     flows: tuple[Flow, ...]
     prediction: Prediction | None = None
+    topic_rates: tuple[PlannedTopicRate, ...] | None = None
+    unplanned_bits_per_second: Positive | None = None

@@ -13,6 +13,7 @@ from firedex.wire.mqtt_names import FilterName, TopicName
 from firedex.wire.network import Network
 from firedex.wire.planning import PlanReport
 from firedex.wire.results import Prediction
+from firedex.wire.security import MAX_SECURITY_EVENTS, SecurityEvent
 from firedex.wire.values import (
     Amount,
     Count,
@@ -113,7 +114,8 @@ class Heartbeat:
     """The report of a process that it is running, and the configuration that it uses.
 
     ``every_seconds``: interval between heartbeats. A process that has sent none for several
-    intervals is reported as stale.
+    intervals is reported as stale. ``security_events``: those of the last minute; the service shows
+    them as alerts, except those of clients.
     """
 
     part: Identifier
@@ -123,6 +125,9 @@ class Heartbeat:
     sent_at: Timestamp
     configuration_version: Count = 0
     every_seconds: Positive | None = None
+    security_events: Annotated[
+        tuple[SecurityEvent, ...], Field(max_length=MAX_SECURITY_EVENTS)
+    ] = ()
 
 
 Role = Literal["command", "operator", "subscriber", "publisher"]

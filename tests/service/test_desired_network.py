@@ -4,9 +4,16 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+import pytest
+
 from firedex.service.planner.desired_network import desired_network
 from firedex.wire import DesiredSwitch, SubscriberRegistration
-from firedex.wire.packet_sizes import MAX_SEGMENT_BYTES, STAMP_BYTES, mqtt_publish_bytes
+from firedex.wire.packet_sizes import (
+    MAX_SEGMENT_BYTES,
+    STAMP_BYTES,
+    mqtt_publish_bytes,
+    wire_bytes,
+)
 from tests.service.test_site_plan import TOPICS, plan_registrations, switches
 from tests.support.parts_site import publisher, subscriber
 
@@ -118,3 +125,30 @@ def test_switch_gets_at_most_the_classes_it_supports() -> None:
     )
     small = next(switch for switch in network.switches if switch.switch == "small")
     assert max(q.priority for port in small.ports for q in port.classes) < 2
+
+
+def test_backstop_meter_follows_the_plan_and_is_at_most_the_port() -> None:
+    packet_bits = 8 * wire_bytes(payload_bytes=100, transport="tcp", topic="alarm/a", stamped=True)
+
+    def limit(rate: float, bandwidth: float) -> float:
+        core = core_of(
+            subscriber("crew", "alarm/#"),
+            publishers=[publisher("p0", {"alarm/a": rate})],
+            bandwidth_bits_per_second=bandwidth,
+            planning={"drop_policy": "optimized", "priorities": 2, "flows_per_subscriber": 2},
+        )
+        (rule,) = core.flows
+        return rule.limit.packets_per_second
+
+    assert limit(2.0, 1e5) == 20.0
+    assert limit(50.0, 5e6) == pytest.approx(150.0)
+    assert limit(1e5, 1e5) * packet_bits <= 1e5 + 1
+
+
+def test_backstop_meter_admits_the_planned_rate_of_events_of_different_sizes() -> None:
+    topics = [
+        publisher("small", {"any/alarm": 100.0}, event_bytes=50),
+        publisher("large", {"any/camera": 1.0}, event_bytes=9000),
+    ]
+    core = core_of(subscriber("crew", "any/#"), publishers=topics, bandwidth_bits_per_second=1e6)
+    assert core.flows[0].limit.packets_per_second >= 2 * (100 + 7)

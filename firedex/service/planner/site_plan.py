@@ -11,20 +11,26 @@ from pydantic_core import to_json as plain_to_json
 from firedex.planning import PlanningError, plan_scenario
 from firedex.planning.plan import Plan
 from firedex.service.errors import PortsExhausted
+from firedex.service.planner.planned_rates import declared_rates
 from firedex.service.state.configuration_document import ConfigurationDocument, Piece
 from firedex.service.state.site_state import FIRST_PORT, LAST_PORT
 from firedex.wire import (
     Configuration,
     Flow,
     FlowEndpoints,
+    PlannedTopicRate,
     Prediction,
     Scenario,
     Transport,
     to_json,
 )
+from firedex.wire.network import port_bandwidths
 from firedex_models.prediction_table import METHODS, PredictionTable
 
 __all__ = ["Gateway", "PlannedSite", "plan_site"]
+
+UNPLANNED_SHARE = 0.05
+"""Share of the narrowest port for all connections together that are not in the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,8 @@ class PlannedSite:
             reason=reason,
             flows=(),
             prediction=prediction,
+            topic_rates=_topic_rates(self.scenario),
+            unplanned_bits_per_second=_unplanned_bits_per_second(self.scenario),
         )
         by_subscriber: dict[str, list[dict[str, object]]] = {}
         for flow in self.flows:
@@ -74,7 +82,7 @@ class PlannedSite:
                 plain_to_json(rows[start:end]).decode()[1:-1],
             )
             start = end
-        short = replace(head, prediction=replace(prediction, queues=()))
+        short = replace(head, prediction=replace(prediction, queues=()), topic_rates=None)
         return ConfigurationDocument(head=to_json(head), short=to_json(short), pieces=pieces)
 
 
@@ -111,10 +119,10 @@ def _flows(
     columns = site.flows
     subscribers = scenario.subscribers
     filters: list[list[str]] = [[] for _ in columns.number]
-    quality = [0] * len(filters)
+    quality: list[list[int]] = [[] for _ in columns.number]
     for subscription, flow in zip(site.subscriptions, site.subscription_flow.tolist(), strict=True):
         filters[flow].append(subscription.filter)
-        quality[flow] = max(quality[flow], subscription.qos)
+        quality[flow].append(subscription.qos)
     endpoints = _Endpoints(before, {subscriber.id for subscriber in subscribers}, gateway)
     flows: list[Flow] = []
     rows = zip(
@@ -134,8 +142,9 @@ def _flows(
                 flow=number,
                 priority=priority,
                 drop_rate=min(max(drop_rate, 0.0), 1.0),
-                qos=quality[row],
+                qos=max(quality[row]),
                 filters=tuple(filters[row]),
+                filter_qos=tuple(quality[row]),
                 endpoints=endpoints.assign(
                     subscriber.id,
                     number,
@@ -158,6 +167,7 @@ def _plain(flow: Flow) -> dict[str, object]:
         "enforced_at": flow.enforced_at,
         "qos": flow.qos,
         "filters": flow.filters,
+        "filter_qos": flow.filter_qos,
         "endpoints": None
         if endpoints is None
         else {
@@ -168,6 +178,24 @@ def _plain(flow: Flow) -> dict[str, object]:
             "gateway_port": endpoints.gateway_port,
         },
     }
+
+
+def _topic_rates(scenario: Scenario) -> tuple[PlannedTopicRate, ...]:
+    """Return the rate of each topic that is published, for the gateway."""
+    rates = declared_rates(scenario.publishers)
+    return tuple(
+        PlannedTopicRate(topic=topic, rate_per_second=rate)
+        for topic, rate in rates.items()
+        if rate > 0
+    )
+
+
+def _unplanned_bits_per_second(scenario: Scenario) -> float:
+    """Return the rate of all connections together that are not in the plan.
+
+    It is a share of the narrowest port of the network, because such a connection may use any port.
+    """
+    return UNPLANNED_SHARE * min(port_bandwidths(scenario.network).values())
 
 
 def _prediction_without_rows(table: PredictionTable) -> Prediction:
