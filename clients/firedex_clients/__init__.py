@@ -3,6 +3,7 @@
 It imports no other package than ``firedex.wire``, ``firedex.transport`` and ``firedex.system``.
 """
 
+from firedex.transport.mqtt_security import MqttSecurity
 from firedex_clients.errors import (
     ClientError,
     ConnectionRefused,
@@ -19,6 +20,7 @@ __all__ = [
     "ConnectionRefused",
     "Event",
     "EventStream",
+    "MqttSecurity",
     "NotAcknowledged",
     "Publisher",
     "ServiceRefused",

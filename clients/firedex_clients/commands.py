@@ -15,11 +15,14 @@ from urllib.parse import urlsplit
 import click
 
 from firedex.system.options import HOST_PORT, HTTP_OR_HTTPS_URL
+from firedex.system.secret_files import token_options
+from firedex.transport.mqtt_security import MqttSecurity
 from firedex.wire import Configuration, LogUtility
 from firedex.wire.mqtt_names import check_filter
 from firedex_clients.errors import ClientError
 from firedex_clients.events import Event, EventStream
 from firedex_clients.publisher import Publisher
+from firedex_clients.security_options import mqtt_security_options, service_ca_option
 from firedex_clients.subscriber import Subscriber
 
 __all__ = ["pub", "sub"]
@@ -53,12 +56,9 @@ def _check_folder_exists(
     show_default=True,
     help="URL of the configuration service.",
 )
-@click.option("--token", help="API token for the configuration service.")
-@click.option(
-    "--service-ca",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="PEM file with the certificates to trust for a service at https://.",
-)
+@token_options
+@service_ca_option
+@mqtt_security_options
 @click.option(
     "--broker",
     metavar="HOST:PORT",
@@ -112,6 +112,7 @@ def sub(
     service: str,
     token: str | None,
     service_ca: Path | None,
+    security: MqttSecurity | None,
     broker: str | None,
     name: str | None,
     switch: str,
@@ -148,6 +149,7 @@ def sub(
             transport="udp" if transport == "udp" else "tcp",
             token=token,
             service_ca=service_ca,
+            security=security,
             broker=broker,
             remove_registration=name_is_generated,  # a generated id is not used again
         )
@@ -317,12 +319,9 @@ def _as_json(event: Event) -> str:
 @click.option(
     "--rate", type=click.FloatRange(min=0), help="Declared rate of the topic in events per second."
 )
-@click.option("--token", help="API token for the configuration service.")
-@click.option(
-    "--service-ca",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="PEM file with the certificates to trust for a service at https://.",
-)
+@token_options
+@service_ca_option
+@mqtt_security_options
 def pub(
     topic: str,
     message: str | None,
@@ -339,6 +338,7 @@ def pub(
     rate: float | None,
     token: str | None,
     service_ca: Path | None,
+    security: MqttSecurity | None,
 ) -> None:
     """Publish events to TOPIC; the options follow mosquitto_pub.
 
@@ -355,6 +355,7 @@ def pub(
             switch=switch,
             token=token,
             service_ca=service_ca,
+            security=security,
         )
         if rate is not None:
             size = len((message or "").encode())

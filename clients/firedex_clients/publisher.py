@@ -18,6 +18,7 @@ from paho.mqtt.properties import Properties
 
 from firedex.transport.event_stamp import EventStamp, new_origin
 from firedex.transport.http import HttpTarget
+from firedex.transport.mqtt_security import MqttSecurity, explain_handshake
 from firedex.transport.service_client import ClockOffset, ServiceClient
 from firedex.wire import Publication, PublisherRegistration, Topic
 from firedex.wire import Publisher as PublisherValue
@@ -32,8 +33,9 @@ from firedex_clients.errors import (
     ServiceUnreachable,
 )
 from firedex_clients.event_loop import run_blocking
-from firedex_clients.registration import client_errors, service_target
+from firedex_clients.registration import client_errors, connection_security, service_target
 from firedex_clients.sn_publisher import SnPublisher
+from firedex_clients.tcp_connection import apply_security
 
 __all__ = ["Publisher", "open_connection"]
 
@@ -49,7 +51,9 @@ class Publisher:
     with ``transport="udp"`` (MQTT-SN, to a gateway), the stamp precedes the payload.
     With ``service_url``, entering the context registers the declared topics and estimates the
     offset of the service's clock; stamps use the local clock in any case. ``service_ca`` is a PEM
-    file with the certificates to trust for a service at https://.
+    file with the certificates to trust for a service at https://. ``security`` sets TLS, client
+    certificate and credentials of the connection; with TLS, the user name is by default ``id`` and
+    the password ``token``.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Publisher:
         switch: str | None = None,
         token: str | None = None,
         service_ca: Path | None = None,
+        security: MqttSecurity | None = None,
     ) -> None:
         if version not in _VERSIONS:
             raise ClientError(
@@ -75,6 +80,7 @@ class Publisher:
         self._target = (
             None if service_url is None else service_target(service_url, token, service_ca)
         )
+        self._security = connection_security(security, id, token)
         if self._target is not None and switch is None:
             raise ClientError(
                 "a publisher that registers with the service needs the argument 'switch'"
@@ -117,7 +123,11 @@ class Publisher:
             self._sn_publisher.open()
         else:
             self._client = open_connection(
-                self._host, self._port, client_id=self._id, version=self._version
+                self._host,
+                self._port,
+                client_id=self._id,
+                version=self._version,
+                security=self._security,
             )
         return self
 
@@ -227,6 +237,7 @@ def open_connection(
     client_id: str,
     version: MQTTProtocolVersion = MQTTProtocolVersion.MQTTv5,
     bind: tuple[str, int] = NO_BIND,
+    security: MqttSecurity | None = None,
 ) -> mqtt.Client:
     """Connect, wait for CONNACK, and serve the connection in a thread."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=version)
@@ -242,12 +253,13 @@ def open_connection(
     client.on_socket_open = _disable_nagle
     client.on_connect = on_connect
     try:
+        apply_security(client, security)
         client.connect(
             host, port, keepalive=KEEP_ALIVE_SECONDS, bind_address=bind[0], bind_port=bind[1]
         )
     except OSError as error:
         kind = PortInUse if error.errno == errno.EADDRINUSE else ConnectionRefused
-        raise kind(f"{host}:{port}: {error}") from error
+        raise kind(f"{host}:{port}: {explain_handshake(error)}") from error
     client.loop_start()
     if not connack_received.wait(TIMEOUT_SECONDS):
         errors.append("no CONNACK in time")

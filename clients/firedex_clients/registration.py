@@ -9,12 +9,19 @@ from pathlib import Path
 
 from firedex.transport import service_client
 from firedex.transport.http import ErrorResponse, HttpError, HttpTarget, Unreachable
+from firedex.transport.mqtt_security import MqttSecurity
 from firedex.transport.service_client import ServiceClient
 from firedex.wire import Configuration, Subscriber, SubscriberRegistration, Subscription
 from firedex.wire.workload import Transport
-from firedex_clients.errors import NotActivated, ServiceRefused, ServiceUnreachable
+from firedex_clients.errors import ClientError, NotActivated, ServiceRefused, ServiceUnreachable
 
-__all__ = ["Registration", "SubscriberDetails", "client_errors", "service_target"]
+__all__ = [
+    "Registration",
+    "SubscriberDetails",
+    "client_errors",
+    "connection_security",
+    "service_target",
+]
 
 log = logging.getLogger("firedex.clients")
 REMOVAL_SECONDS = 2.0
@@ -80,6 +87,20 @@ def service_target(url: str, token: str | None, ca_file: Path | None) -> HttpTar
     except ValueError as error:
         raise ServiceRefused(str(error)) from error
     return target
+
+
+def connection_security(
+    security: MqttSecurity | None, name: str, token: str | None
+) -> MqttSecurity | None:
+    """Return the security of MQTT connections; raise `ClientError` if a file cannot be used."""
+    if security is None:
+        return None
+    security = security.with_default_credentials(name, token)
+    try:
+        security.context()  # reads the files
+    except ValueError as error:
+        raise ClientError(str(error)) from error
+    return security
 
 
 @contextmanager

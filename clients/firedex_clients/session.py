@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firedex.transport.http import HttpError, HttpTarget
+from firedex.transport.mqtt_security import MqttSecurity
 from firedex.transport.service_client import ClockOffset, ServiceClient
 from firedex.transport.service_follower import ServiceFollower
 from firedex.wire import Configuration, Statistics
@@ -53,6 +54,7 @@ class SessionSettings:
     translation: AddressTranslation
     plan_file: Path | None
     report_seconds: float
+    security: MqttSecurity | None = None
 
 
 class Session:
@@ -241,6 +243,7 @@ class Session:
             client_id=client_id,
             persistent=flow.persistent,
             levels=self._levels,
+            security=self._settings.security,
         )
 
     # -- reports -----------------------------------------------------------------------------------

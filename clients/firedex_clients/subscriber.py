@@ -7,6 +7,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
+from firedex.transport.mqtt_security import MqttSecurity
 from firedex.transport.service_client import ClockOffset, ServiceClient
 from firedex.transport.service_follower import REPORT_SECONDS
 from firedex.wire import Configuration, Subscription, Utility
@@ -16,7 +17,12 @@ from firedex_clients.errors import ClientError
 from firedex_clients.event_loop import EventLoopThread, run_blocking
 from firedex_clients.events import Event, EventStream, OnEvent
 from firedex_clients.plan import AddressTranslation
-from firedex_clients.registration import SubscriberDetails, client_errors, service_target
+from firedex_clients.registration import (
+    SubscriberDetails,
+    client_errors,
+    connection_security,
+    service_target,
+)
 from firedex_clients.session import Session, SessionSettings
 from firedex_clients.subscriptions import OnDelivery, Subscriptions
 
@@ -34,6 +40,8 @@ class Subscriber:
     thread that reads all connections, so it must return quickly. Without it, iterate over the
     stream that ``subscribe`` returns.
 
+    ``security`` sets TLS, client certificate and credentials of the connections to the gateway.
+    With TLS, the user name is by default ``id`` and the password ``token``.
     ``service_ca`` is a PEM file with the certificates to trust for a service at https://.
     ``broker`` (HOST:PORT) is used for one unmanaged connection if the service is unreachable and
     no plan is known. ``plan_file`` stores the last plan for a start without the service.
@@ -63,6 +71,7 @@ class Subscriber:
         source_address: str | None = None,
         gateway: str | None = None,
         remove_registration: bool = False,
+        security: MqttSecurity | None = None,
     ) -> None:
         self._id = id
         self._settings = SessionSettings(
@@ -78,6 +87,7 @@ class Subscriber:
             ),
             plan_file=plan_file,
             report_seconds=report_seconds,
+            security=connection_security(security, id, token),
         )
         self._subscriptions = Subscriptions(id, on_delivery)
         self._streams: dict[str, EventStream] = {}

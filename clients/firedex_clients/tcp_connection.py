@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import socket
 import struct
 from contextlib import suppress
@@ -12,10 +13,18 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from firedex.transport.mqtt_security import MqttSecurity
 from firedex_clients.flow import FlowSettings
 from firedex_clients.read_ahead_client import ReadAheadClient
 
-__all__ = ["CONNECT_SECONDS", "TcpConnector", "set_socket_options", "wait_for_close"]
+__all__ = [
+    "CONNECT_SECONDS",
+    "TcpConnector",
+    "apply_security",
+    "duplicate_socket",
+    "set_socket_options",
+    "wait_for_close",
+]
 
 KEEP_ALIVE_SECONDS = 15
 CONNECT_SECONDS = 3.0
@@ -27,8 +36,10 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class TcpConnector:
     """Connects paho clients of one flow from its local ports in turn."""
 
-    def __init__(self, settings: FlowSettings, *, persistent: bool) -> None:
-        self._settings, self._persistent = settings, persistent
+    def __init__(
+        self, settings: FlowSettings, *, persistent: bool, security: MqttSecurity | None = None
+    ) -> None:
+        self._settings, self._persistent, self._security = settings, persistent, security
         self._next_port = 0
 
     def connect(self, client: ReadAheadClient, version: MQTTProtocolVersion) -> None:
@@ -57,6 +68,7 @@ class TcpConnector:
             properties.SessionExpiryInterval = SESSION_SECONDS if self._persistent else 0
             more = {"clean_start": not self._persistent, "properties": properties}
         client.discard_buffer()
+        apply_security(client, self._security)
         client.connect(
             self._settings.host,
             self._settings.port,
@@ -67,10 +79,35 @@ class TcpConnector:
         )
 
 
+def apply_security(client: mqtt.Client, security: MqttSecurity | None) -> None:
+    """Set the TLS context and the credentials of a client.
+
+    The files are read again before each connection, so that a renewed certificate is used. An
+    unusable file is an OSError, as other reasons not to connect.
+    """
+    if security is None:
+        return
+    try:
+        context = security.context()
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    client._ssl_context = None  # paho refuses a second context
+    if context is not None:
+        client.tls_set_context(context)
+    client.username_pw_set(security.user, security.password)
+
+
 def set_socket_options(_client: Any, _data: Any, opened: Any) -> None:
     """Disable Nagle's algorithm, and free the local port when a connection is lost."""
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+
+
+def duplicate_socket(opened: socket.socket) -> socket.socket:
+    """Return another socket for the same connection, also if ``opened`` is a TLS socket."""
+    duplicate = socket.socket(fileno=os.dup(opened.fileno()))
+    duplicate.setblocking(False)
+    return duplicate
 
 
 async def wait_for_close(client: ReadAheadClient, duplicate: socket.socket) -> None:

@@ -16,6 +16,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from firedex.transport.mqtt.version import LevelChoice
+from firedex.transport.mqtt_security import MqttSecurity, explain_handshake
 from firedex.wire.mqtt_names import has_wildcard
 from firedex_clients.errors import ConnectionRefused, PortInUse
 from firedex_clients.flow import (
@@ -31,6 +32,7 @@ from firedex_clients.read_ahead_client import ReadAheadClient
 from firedex_clients.tcp_connection import (
     CONNECT_SECONDS,
     TcpConnector,
+    duplicate_socket,
     set_socket_options,
     wait_for_close,
 )
@@ -65,6 +67,7 @@ class TcpFlow(FlowConnection):
         client_id: str,
         persistent: bool = False,
         levels: dict[tuple[str, int], int] | None = None,
+        security: MqttSecurity | None = None,
     ) -> None:
         super().__init__(settings, listener, client_id=client_id, persistent=persistent)
         self._loop, self._connecting = loop, connecting
@@ -80,7 +83,7 @@ class TcpFlow(FlowConnection):
         """The open socket of ``_client``; set and cleared in the event loop only."""
         self._opening: asyncio.Task[None] | None = None
         self._connected = self._answered = self._closing = self._closed = False
-        self._connector = TcpConnector(settings, persistent=persistent)
+        self._connector = TcpConnector(settings, persistent=persistent, security=security)
         self._connack_timer: asyncio.TimerHandle | None = None
 
     # -- interface ---------------------------------------------------------------------------------
@@ -131,8 +134,7 @@ class TcpFlow(FlowConnection):
             return
         # paho closes its socket as soon as DISCONNECT is sent, which would leave the local port
         # in TIME_WAIT for a minute. A duplicate keeps the connection until the broker closes it.
-        duplicate = self._socket.dup()
-        duplicate.setblocking(False)
+        duplicate = duplicate_socket(self._socket)
         self._detach()
         properties = None
         if self._version == V5:
@@ -217,7 +219,7 @@ class TcpFlow(FlowConnection):
         kind = PortInUse if error.errno == errno.EADDRINUSE else ConnectionRefused
         if kind is PortInUse:
             remote = f"{self.settings.bind_address}:{self.settings.bind_ports} to {remote}"
-        self._listener.refused(self, kind(f"{remote}: {error}"))
+        self._listener.refused(self, kind(f"{remote}: {explain_handshake(error)}"))
         self._reconnect_later()
 
     def _on_connack_timeout(self) -> None:

@@ -26,9 +26,9 @@ class CommandEntry:
 COMMANDS: dict[str, CommandEntry] = {
     "bench": CommandEntry("firedex.lab.benchmarks.command:bench", "lab", "Run a benchmark."),
     "certificates": CommandEntry(
-        "firedex.federation.certificate_commands:certificates",
+        "firedex.certificates.commands:certificates",
         "federation",
-        "Make and exchange the certificates of sites.",
+        "Make and exchange the certificates of sites, parts, switches and clients.",
     ),
     "check": CommandEntry(
         "firedex.cli.commands:check", "planning", "Report all problems of a scenario."

@@ -25,7 +25,7 @@ from firedex.system.options import HOST_PORT
 from firedex.wire.addresses import parse_host_port
 
 if TYPE_CHECKING:
-    from firedex.federation.invitations import Invitation
+    from firedex.certificates.invitations import Invitation
 
 __all__ = ["federation", "federator"]
 
@@ -45,7 +45,7 @@ def _security(
 ) -> Security | None:
     if file.security is None or file.security.certificates is None:
         return None
-    from firedex.federation.certificates import CredentialsError, read_credentials
+    from firedex.certificates.site_credentials import CredentialsError, read_credentials
 
     authorities = {entry.id: entry.authority for entry in file.sites if entry.authority}
     try:
@@ -67,7 +67,7 @@ def _invitations(
     """Return the invitations of the file and of the option ``--join``."""
     if not (file.join or options):
         return ()
-    from firedex.federation.invitations import invitation_problem, parse_invitation
+    from firedex.certificates.invitations import invitation_problem, parse_invitation
 
     found = [parse_invitation(text) for text in file.join]
     for text in options:

@@ -19,7 +19,7 @@ from firedex.federation.settings import FederationFile
 from firedex.wire.addresses import parse_host_port
 
 if TYPE_CHECKING:
-    from firedex.federation.invitations import Invitation
+    from firedex.certificates.invitations import Invitation
 
 __all__ = ["Federator", "FederatorOptions"]
 

@@ -199,7 +199,7 @@ class Links:
     def _explain(self, error: OSError) -> str:
         if self.security is None:
             return str(error)
-        from firedex.federation.certificates import explain_tls_error  # with TLS only
+        from firedex.certificates.site_credentials import explain_tls_error  # with TLS only
 
         return explain_tls_error(error)
 

@@ -31,7 +31,7 @@ COST_PER_SECOND = 1000.0
 
 def _checked(text: str) -> str:
     """Return an invitation; raise ValueError if it is not valid."""
-    from firedex.federation.invitations import parse_invitation  # loads cryptography
+    from firedex.certificates.invitations import parse_invitation  # loads cryptography
 
     return str(parse_invitation(text))
 
@@ -224,7 +224,7 @@ def _problems(file: FederationFile, folder: Path) -> Iterator[Problem]:
 
 def _join_problems(file: FederationFile) -> Iterator[Problem]:
     for index, text in enumerate(file.join):
-        from firedex.federation.invitations import invitation_problem, parse_invitation
+        from firedex.certificates.invitations import invitation_problem, parse_invitation
 
         problem = invitation_problem(parse_invitation(text), has_certificates=file.has_certificates)
         if problem:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firedex.federation.certificates import read_credentials
+from firedex.certificates.site_credentials import read_credentials
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firedex.federation.invitations import Invitation
+from firedex.certificates.invitations import Invitation
 from tests.support.organisations import Organisation, organisation, trust_each_other
 from tests.support.real_federation import Collector, RealFederation, connected_client
 from tests.support.waiting import wait_until

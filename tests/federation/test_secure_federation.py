@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firedex.federation.certificate_contents import fingerprint_of
+from firedex.certificates.contents import fingerprint_of
 from tests.support.organisations import Organisation, organisation, trust_each_other
 from tests.support.real_federation import Collector, RealFederation, connected_client
 from tests.support.waiting import wait_until

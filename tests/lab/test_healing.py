@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from firedex.federation.certificate_folder import CertificateFolder
+from firedex.certificates.folder import CertificateFolder
 from firedex.lab.healing.failures import choose_failure
 from firedex.lab.healing.rounds import Sites, failure_round, merge_round, running_sites
 from firedex.lab.reproduction.federation import ReproductionSettings

@@ -9,13 +9,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from firedex.federation.certificate_authority import (
+from firedex.certificates.authority import (
     SITE_DAYS,
     CertificateWithKey,
 )
-from firedex.federation.certificate_contents import fingerprint_of
-from firedex.federation.certificate_folder import CertificateFolder
-from firedex.federation.certificates import SiteCredentials, read_credentials
+from firedex.certificates.contents import fingerprint_of
+from firedex.certificates.folder import CertificateFolder
+from firedex.certificates.site_credentials import SiteCredentials, read_credentials
 
 __all__ = [
     "ROOT_KEY",

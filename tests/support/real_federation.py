@@ -14,7 +14,7 @@ import paho.mqtt.client as paho
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
-from firedex.federation.certificates import read_credentials
+from firedex.certificates.site_credentials import read_credentials
 from firedex.federation.observer import ask
 from firedex.system.processes import (
     ChildProcess,

@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from firedex.federation.certificate_folder import CertificateFolder
+from firedex.certificates.folder import CertificateFolder
 from firedex.lab.benchmarks.federation_probes import (
     RATE_TOPIC,
     TOPIC,

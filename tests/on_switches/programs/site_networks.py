@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from firedex.federation.certificate_folder import CertificateFolder
+from firedex.certificates.folder import CertificateFolder
 from firedex.lab.healing.rounds import merge_round, running_sites
 from firedex_emulation.site_networks.catalog import SITE_NETWORKS
 from firedex_emulation.site_networks.switch_form import SiteSwitches

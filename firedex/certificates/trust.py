@@ -1,6 +1,6 @@
 """Which certificates a site trusts: authorities and revocations, read again when the files change.
 
-The layout of a folder of certificates is described in `firedex.federation.certificates`.
+The layout of a folder of certificates is described in `firedex.certificates.site_credentials`.
 """
 
 import logging
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from firedex.federation.certificate_contents import (
+from firedex.certificates.contents import (
     AUTHORITY_FILE,
     TRUSTED_FOLDER,
     CredentialsError,

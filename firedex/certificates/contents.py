@@ -1,9 +1,10 @@
 """The contents of certificates: names, fingerprints, and which authority issued a certificate.
 
-The layout of a folder of certificates is described in `firedex.federation.certificates`.
+The layout of a folder of certificates is described in `firedex.certificates.site_credentials`.
 """
 
 import re
+from enum import StrEnum
 from pathlib import Path
 
 from cryptography import x509
@@ -18,9 +19,11 @@ __all__ = [
     "SITE_URI_PREFIX",
     "TRUSTED_FOLDER",
     "CredentialsError",
+    "Holder",
     "check_site_name",
     "common_name",
     "fingerprint_of",
+    "holder_of",
     "is_authority",
     "issued_by",
     "parse_certificate",
@@ -33,9 +36,28 @@ __all__ = [
 
 AUTHORITY_FILE = "authority.pem"
 TRUSTED_FOLDER = "trusted"
-SITE_URI_PREFIX = "urn:firedex:site:"
+URI_PREFIX = "urn:firedex:"
+SITE_URI_PREFIX = f"{URI_PREFIX}site:"
 SITE_NAME_MAX_LENGTH = 64
 """X.509 allows no longer common name."""
+
+
+class Holder(StrEnum):
+    """The kind of thing that a certificate names, as ``urn:firedex:KIND:NAME``."""
+
+    SITE = "site"
+    """A federator, towards other sites."""
+    PART = "part"
+    """A part of a site, such as the gateway; it is both a server and a client."""
+    SWITCH = "switch"
+    """A switch, which connects to the controller."""
+    CLIENT = "client"
+    """A publisher or subscriber."""
+
+    @property
+    def uri_prefix(self) -> str:
+        """The text before the name in the certificate."""
+        return f"{URI_PREFIX}{self}:"
 
 
 class CredentialsError(Exception):
@@ -87,15 +109,43 @@ def common_name(certificate: x509.Certificate) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def site_of(certificate: x509.Certificate) -> str:
-    """Return the site that a certificate names; raise ValueError unless it names exactly one."""
+def _uris(certificate: x509.Certificate) -> list[str]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        uris: list[str] = []
-    else:
-        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    sites = [uri.removeprefix(SITE_URI_PREFIX) for uri in uris if uri.startswith(SITE_URI_PREFIX)]
+        return []
+    return names.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def holder_of(certificate: x509.Certificate) -> tuple[Holder, str]:
+    """Return the kind and the name of the holder; raise ValueError if it is not one of FireDeX."""
+    found = [
+        (kind, uri.removeprefix(kind.uri_prefix))
+        for uri in _uris(certificate)
+        for kind in Holder
+        if uri.startswith(kind.uri_prefix)
+    ]
+    if len(found) != 1:
+        raise ValueError(
+            f"the certificate must have one subject alternative name {URI_PREFIX}KIND:NAME,"
+            f" not {len(found)}"
+        )
+    kind, name = found[0]
+    if common_name(certificate) != name:
+        raise ValueError(
+            f"the certificate names the {kind} {name!r}, but its subject"
+            f" {common_name(certificate)!r}"
+        )
+    return kind, check_site_name(name)
+
+
+def site_of(certificate: x509.Certificate) -> str:
+    """Return the site that a certificate names; raise ValueError unless it names exactly one."""
+    sites = [
+        uri.removeprefix(SITE_URI_PREFIX)
+        for uri in _uris(certificate)
+        if uri.startswith(SITE_URI_PREFIX)
+    ]
     if len(sites) != 1:
         raise ValueError(
             f"the certificate must have one subject alternative name {SITE_URI_PREFIX}NAME,"

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firedex.certificates.invitations import Invitation, invitation_problem, parse_invitation
 from firedex.federation.commands import federator
-from firedex.federation.invitations import Invitation, invitation_problem, parse_invitation
 
 OTHER_FINGERPRINT = "0123456789abcdef" * 4
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firedex.federation.certificate_contents import (
+from firedex.certificates.contents import (
     check_site_name,
     common_name,
     is_authority,

@@ -1,6 +1,6 @@
 """A folder of certificates: the operations of ``firedex certificates`` on its files.
 
-The layout of the folder is described in `firedex.federation.certificates`.
+The layout of the folder is described in `firedex.certificates.site_credentials`.
 """
 
 import fcntl
@@ -23,20 +23,22 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from firedex.federation.certificate_authority import (
+from firedex.certificates.authority import (
     AUTHORITY_DAYS,
     SITE_DAYS,
     CertificateWithKey,
     new_authority,
-    new_site_certificate,
+    new_certificate,
 )
-from firedex.federation.certificate_contents import (
+from firedex.certificates.contents import (
     AUTHORITY_FILE,
     TRUSTED_FOLDER,
     CredentialsError,
+    Holder,
     check_site_name,
     common_name,
     fingerprint_of,
+    holder_of,
     is_authority,
     issued_by,
     parse_fingerprint,
@@ -45,8 +47,8 @@ from firedex.federation.certificate_contents import (
     read_trust_anchors,
     site_of,
 )
-from firedex.federation.certificate_trust import REVOKED_FILE, parse_revoked
-from firedex.federation.invitations import Invitation
+from firedex.certificates.invitations import Invitation
+from firedex.certificates.trust import REVOKED_FILE, parse_revoked
 from firedex.system.files import write_atomically
 from firedex.wire.values import is_identifier
 
@@ -54,6 +56,12 @@ __all__ = ["CertificateEntry", "CertificateFolder", "CertificateKind"]
 
 AUTHORITY_KEY_FILE = "authority.key"
 KEY_MODE = 0o600
+SUBFOLDERS = {
+    Holder.SITE: ".",
+    Holder.PART: "parts",
+    Holder.SWITCH: "switches",
+    Holder.CLIENT: "clients",
+}
 
 
 class CertificateKind(StrEnum):
@@ -62,6 +70,9 @@ class CertificateKind(StrEnum):
     AUTHORITY = "authority"
     TRUSTED = "trusted"
     SITE = "site"
+    PART = "part"
+    SWITCH = "switch"
+    CLIENT = "client"
     UNKNOWN = "unknown"
     """Only the fingerprint is known, because it is revoked."""
 
@@ -77,7 +88,7 @@ class CertificateEntry:
     expires: datetime | None = None
     revoked: bool = False
     authority_fingerprint: str | None = None
-    """The authority that issued the certificate of a site."""
+    """The authority that issued the certificate."""
 
 
 class CertificateFolder:
@@ -89,9 +100,15 @@ class CertificateFolder:
         self._authority_key_file = path / AUTHORITY_KEY_FILE
         self._revoked_file = path / REVOKED_FILE
 
-    def site_file(self, site: str) -> Path:
-        """Return the path of the certificate of a site."""
-        return self._path / f"{site}.pem"
+    @property
+    def authority_file(self) -> Path:
+        """The path of the certificate of the own authority."""
+        return self._authority_file
+
+    def files_of(self, name: str, holder: Holder = Holder.SITE) -> tuple[Path, Path]:
+        """Return the paths of a certificate and of its private key."""
+        folder = self._path / SUBFOLDERS[holder]
+        return folder / f"{name}.pem", folder / f"{name}.key"
 
     def create_authority(
         self, name: str, *, now: datetime, days: int = AUTHORITY_DAYS
@@ -118,50 +135,53 @@ class CertificateFolder:
 
     def issue(
         self,
-        sites: Sequence[str],
+        names: Sequence[str],
         *,
+        holder: Holder = Holder.SITE,
         now: datetime,
         hosts: Sequence[str] = (),
         days: int = SITE_DAYS,
         replace: bool = False,
     ) -> list[tuple[CertificateEntry, str | None]]:
-        """Write a certificate and a key for each site.
+        """Write a certificate and a key for each site, part, switch or client.
 
         Each entry is returned with the fingerprint of the certificate that it replaced, if any.
-        Without ``replace``, nothing is written if a site already has a certificate or key.
+        Without ``replace``, nothing is written if a certificate or key exists already.
         """
-        for site in sites:
+        for name in names:
             try:
-                check_site_name(site)
+                check_site_name(name)
             except ValueError as error:
                 raise CredentialsError(self._path, str(error)) from error
         with self._lock():
             authority = self._authority_with_key()
-            existing = [file for site in sites for file in self._site_files(site) if file.exists()]
+            files = [self.files_of(name, holder) for name in names]
+            existing = [file for pair in files for file in pair if file.exists()]
             if existing and not replace:
                 raise CredentialsError(
                     existing[0], "already exists; use --replace to issue a new certificate and key"
                 )
             try:
                 made = [
-                    new_site_certificate(authority, site, hosts=hosts, now=now, days=days)
-                    for site in sites
+                    new_certificate(authority, name, holder=holder, hosts=hosts, now=now, days=days)
+                    for name in names
                 ]
             except ValueError as error:
                 raise CredentialsError(self._authority_file, str(error)) from error
-            replaced = [self._fingerprint_of_site(site) for site in sites]
-            for site, each in zip(sites, made, strict=True):
-                _write(each, *self._site_files(site))
+            replaced = [_fingerprint_of_file(file) for file, _ in files]
+            for pair, each in zip(files, made, strict=True):
+                pair[0].parent.mkdir(exist_ok=True)
+                _write(each, *pair)
         entries = [
             CertificateEntry(
-                kind=CertificateKind.SITE,
+                kind=CertificateKind(holder),
                 fingerprint=fingerprint_of(each.certificate),
-                name=site,
-                file=self.site_file(site),
+                name=name,
+                file=file,
                 expires=each.certificate.not_valid_after_utc,
                 authority_fingerprint=fingerprint_of(authority.certificate),
             )
-            for site, each in zip(sites, made, strict=True)
+            for name, (file, _), each in zip(names, files, made, strict=True)
         ]
         return list(zip(entries, replaced, strict=True))
 
@@ -196,13 +216,15 @@ class CertificateFolder:
             expires=certificate.not_valid_after_utc,
         )
 
-    def revoke(self, name_or_fingerprint: str, *, now: datetime) -> tuple[str, bool]:
-        """Revoke the certificate of a site, given by its name or by its fingerprint.
+    def revoke(
+        self, name_or_fingerprint: str, *, holder: Holder = Holder.SITE, now: datetime
+    ) -> tuple[str, bool]:
+        """Revoke a certificate, given by the name of its holder or by its fingerprint.
 
         Returns the fingerprint, and False if it was revoked before.
         """
         with self._lock():
-            fingerprint, name = self._find(name_or_fingerprint)
+            fingerprint, name = self._find(name_or_fingerprint, holder)
             revoked = self._revoked()
             if fingerprint in revoked:
                 return fingerprint, False
@@ -230,15 +252,15 @@ class CertificateFolder:
                     expires=anchor.not_valid_after_utc,
                 )
             )
-        for file in sorted(set(self._path.glob("*.pem")) - {self._authority_file}):
+        for file in self._certificate_files():
             certificate = read_certificate(file)
             fingerprint = fingerprint_of(certificate)
             issuers = [anchor for anchor in anchors.values() if issued_by(certificate, anchor)]
             entries.append(
                 CertificateEntry(
-                    kind=CertificateKind.SITE,
+                    kind=CertificateKind(_holder_of_file(certificate, file)[0]),
                     fingerprint=fingerprint,
-                    name=_site_of_file(certificate, file),
+                    name=_holder_of_file(certificate, file)[1],
                     file=file,
                     expires=certificate.not_valid_after_utc,
                     revoked=fingerprint in revoked,
@@ -252,14 +274,22 @@ class CertificateFolder:
         ]
         return entries
 
+    def _certificate_files(self) -> list[Path]:
+        folders = [self._path / name for name in SUBFOLDERS.values()]
+        found = [file for folder in folders for file in sorted(folder.glob("*.pem"))]
+        return [file for file in found if file != self._authority_file]
+
     def invite(self, site: str, address: tuple[str, int]) -> Invitation:
         """Return the invitation to connect to a site of this folder."""
-        file = self.site_file(site)
+        file, _ = self.files_of(site)
         certificate = read_certificate(file)
         fingerprint = fingerprint_of(certificate)
         if fingerprint in self._revoked():
             raise CredentialsError(file, f"is revoked in {self._revoked_file}")
-        named = _site_of_file(certificate, file)
+        try:
+            named = site_of(certificate)
+        except ValueError as error:
+            raise CredentialsError(file, str(error)) from error
         return Invitation(address=address, site=named, fingerprint=fingerprint)
 
     @contextmanager
@@ -279,9 +309,6 @@ class CertificateFolder:
         own = anchor_file == self._authority_file
         return CertificateKind.AUTHORITY if own else CertificateKind.TRUSTED
 
-    def _site_files(self, site: str) -> tuple[Path, Path]:
-        return self.site_file(site), self._path / f"{site}.key"
-
     def _authority_with_key(self) -> CertificateWithKey:
         certificate = self.authority()
         try:
@@ -296,14 +323,10 @@ class CertificateFolder:
             raise CredentialsError(self._authority_key_file, f"does not belong to {AUTHORITY_FILE}")
         return CertificateWithKey(certificate=certificate, key=key)
 
-    def _fingerprint_of_site(self, site: str) -> str | None:
-        file = self.site_file(site)
-        return fingerprint_of(read_certificate(file)) if file.exists() else None
-
-    def _find(self, name_or_fingerprint: str) -> tuple[str, str | None]:
-        """Return the fingerprint to revoke, and the site that it belongs to, if it was named."""
+    def _find(self, name_or_fingerprint: str, holder: Holder) -> tuple[str, str | None]:
+        """Return the fingerprint to revoke, and the name of its holder, if it was given."""
         if is_identifier(name_or_fingerprint):
-            file = self.site_file(name_or_fingerprint)
+            file, _ = self.files_of(name_or_fingerprint, holder)
             if file != self._authority_file and file.exists():
                 return fingerprint_of(read_certificate(file)), name_or_fingerprint
         try:
@@ -311,8 +334,8 @@ class CertificateFolder:
         except ValueError as error:
             raise CredentialsError(
                 self._path,
-                f"has no certificate of a site {name_or_fingerprint!r}, and that is not a SHA-256"
-                " fingerprint (64 hex digits)",
+                f"has no certificate of a {holder} {name_or_fingerprint!r}, and that is not a"
+                " SHA-256 fingerprint (64 hex digits)",
             ) from error
         for file, anchor in read_trust_anchors(self._path).items():
             if fingerprint_of(anchor) == fingerprint:
@@ -330,9 +353,13 @@ class CertificateFolder:
         return revoked
 
 
-def _site_of_file(certificate: x509.Certificate, file: Path) -> str:
+def _fingerprint_of_file(file: Path) -> str | None:
+    return fingerprint_of(read_certificate(file)) if file.exists() else None
+
+
+def _holder_of_file(certificate: x509.Certificate, file: Path) -> tuple[Holder, str]:
     try:
-        return site_of(certificate)
+        return holder_of(certificate)
     except ValueError as error:
         raise CredentialsError(file, str(error)) from error
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from firedex.federation.certificate_contents import check_site_name, parse_fingerprint
+from firedex.certificates.contents import check_site_name, parse_fingerprint
 from firedex.wire.addresses import is_loopback, parse_host_port
 
 __all__ = ["Invitation", "invitation_problem", "parse_invitation"]

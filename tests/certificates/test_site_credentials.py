@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from firedex.federation.certificate_authority import CertificateWithKey, new_site_certificate
-from firedex.federation.certificate_contents import fingerprint_of, parse_certificate
-from firedex.federation.certificates import (
+from firedex.certificates.authority import CertificateWithKey, new_certificate
+from firedex.certificates.contents import fingerprint_of, parse_certificate
+from firedex.certificates.site_credentials import (
     CredentialsError,
     PeerIdentity,
     SiteCredentials,
@@ -279,7 +279,7 @@ def test_certificate_issued_by_a_site_is_refused(port: Organisation, tmp_path: P
     dock = port.credentials("dock")
     own = load(port.path / "dock.pem", port.path / "dock.key")
     forged = tmp_path / "forged"
-    write(forged, "port", new_site_certificate(own, "port", now=NOW, days=1))
+    write(forged, "port", new_certificate(own, "port", now=NOW, days=1))
     chain = (forged / "port.pem").read_bytes() + (port.path / "dock.pem").read_bytes()
     (forged / "port.pem").write_bytes(chain)
     attacker = replace(dock, certificate_file=forged / "port.pem", key_file=forged / "port.key")
@@ -293,7 +293,7 @@ def test_intermediate_authority_must_be_a_trust_anchor_itself(
 ) -> None:
     """Otherwise nobody could say which authority is responsible for a site name."""
     root, middle = self_made_authority("root"), self_made_authority("middle", issuer="root")
-    site = new_site_certificate(middle, "hospital", now=NOW, days=1)
+    site = new_certificate(middle, "hospital", now=NOW, days=1)
     hospital = tmp_path / "hospital"
     write(hospital, "hospital", site)
     chain = site.certificate.public_bytes(Encoding.PEM) + pem(middle)

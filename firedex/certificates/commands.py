@@ -10,21 +10,22 @@ from typing import Any
 import click
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from firedex.federation.certificate_authority import (
+from firedex.certificates.authority import (
     AUTHORITY_DAYS,
     SITE_DAYS,
     check_authority_name,
     check_host,
 )
-from firedex.federation.certificate_contents import (
+from firedex.certificates.contents import (
     CredentialsError,
+    Holder,
     check_site_name,
     common_name,
     fingerprint_of,
     parse_certificate,
     parse_fingerprint,
 )
-from firedex.federation.certificate_folder import (
+from firedex.certificates.folder import (
     CertificateEntry,
     CertificateFolder,
     CertificateKind,
@@ -61,6 +62,14 @@ FINGERPRINT = _Checked("SHA256", parse_fingerprint)
 DAYS = click.IntRange(1, MAX_DAYS)
 
 folder_argument = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+kind_option = click.option(
+    "--kind",
+    type=click.Choice([str(kind) for kind in Holder]),
+    default=str(Holder.SITE),
+    show_default=True,
+    help="Kind of holder: a site (its federator), a part of a site such as the gateway, a switch, "
+    "or a client (publisher or subscriber).",
+)
 json_option = click.option("--json", is_flag=True, help="Print JSON.")
 
 
@@ -75,15 +84,16 @@ def _errors() -> Iterator[None]:
 
 
 @click.group(
-    short_help="Make and exchange the certificates of sites.",
+    short_help="Make and exchange the certificates of sites, parts, switches and clients.",
     epilog='Example: firedex certificates create-authority certs --name "Port authority"',
 )
 def certificates() -> None:
-    """Make and exchange the certificates with which sites of a federation identify themselves.
+    """Make and exchange the certificates with which sites, parts, switches and clients identify.
 
     FOLDER contains the authority of an organisation (authority.pem, authority.key), the authorities
-    of other organisations (trusted/), the certificates of sites (SITE.pem, SITE.key) and the list
-    of revoked certificates (revoked.txt).
+    of other organisations (trusted/), the certificates of sites (SITE.pem, SITE.key), of parts
+    (parts/), switches (switches/) and clients (clients/), and the list of revoked certificates
+    (revoked.txt).
     """
 
 
@@ -113,9 +123,12 @@ def create_authority(folder: Path, name: str, days: int, json: bool) -> None:
     _print([made], json)
 
 
-@certificates.command(epilog="Example: firedex certificates issue certs port --host 10.0.0.5")
+@certificates.command(
+    epilog="Example: firedex certificates issue certs gateway --kind part --host 10.0.0.5"
+)
 @folder_argument
 @click.argument("name", type=SITE_NAME, nargs=-1, required=True)
+@kind_option
 @click.option(
     "--host",
     type=_Checked("DNS_OR_IP", check_host),
@@ -133,9 +146,15 @@ def create_authority(folder: Path, name: str, days: int, json: bool) -> None:
 @click.option("--replace", is_flag=True, help="Replace existing certificates and keys.")
 @json_option
 def issue(
-    folder: Path, name: tuple[str, ...], host: tuple[str, ...], days: int, replace: bool, json: bool
+    folder: Path,
+    name: tuple[str, ...],
+    kind: str,
+    host: tuple[str, ...],
+    days: int,
+    replace: bool,
+    json: bool,
 ) -> None:
-    """Issue a certificate and a private key for each site NAME, signed by the authority in FOLDER.
+    """Issue a certificate and a private key for each NAME, signed by the authority in FOLDER.
 
     With --replace, the old certificate stays valid until it expires or is revoked; its fingerprint
     is printed.
@@ -143,7 +162,7 @@ def issue(
     names = tuple(dict.fromkeys(name))
     with _errors():
         made = CertificateFolder(folder).issue(
-            names, hosts=host, now=_now(), days=days, replace=replace
+            names, holder=Holder(kind), hosts=host, now=_now(), days=days, replace=replace
         )
     if json:
         rows = [{**_plain(entry), "replaced_fingerprint": old} for entry, old in made]
@@ -218,15 +237,18 @@ def trust(folder: Path, file: Path, fingerprint: str | None, yes: bool, json: bo
 @certificates.command(epilog="Example: firedex certificates revoke certs port")
 @folder_argument
 @click.argument("certificate", metavar="NAME|FINGERPRINT")
+@kind_option
 @json_option
-def revoke(folder: Path, certificate: str, json: bool) -> None:
-    """Revoke the certificate of a site, given by the NAME of the site or by its FINGERPRINT.
+def revoke(folder: Path, certificate: str, kind: str, json: bool) -> None:
+    """Revoke a certificate, given by the NAME of its holder or by its FINGERPRINT.
 
-    Running federators that use FOLDER refuse the certificate at once. Other folders need the same
-    command with the fingerprint, which is printed.
+    Running federators and gateways that use FOLDER refuse the certificate at once. Other
+    folders need the same command with the fingerprint, which is printed.
     """
     with _errors():
-        fingerprint, added = CertificateFolder(folder).revoke(certificate, now=_now())
+        fingerprint, added = CertificateFolder(folder).revoke(
+            certificate, holder=Holder(kind), now=_now()
+        )
     if json:
         click.echo(json_text.dumps({"fingerprint": fingerprint, "added": added}))
         return

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from firedex.certificates.commands import certificates
+from firedex.certificates.invitations import parse_invitation
+from firedex.certificates.site_credentials import read_credentials
 from firedex.cli import firedex
-from firedex.federation.certificate_commands import certificates
-from firedex.federation.certificates import read_credentials
-from firedex.federation.invitations import parse_invitation
 
 
 def run(*arguments: object, text: str | None = None) -> Result:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firedex.federation.certificate_trust import RevocationList, TrustAnchors
+from firedex.certificates.trust import RevocationList, TrustAnchors
 from tests.support.organisations import Organisation
 
 OTHER_FINGERPRINT = "0123456789abcdef" * 4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firedex.federation.certificates import CredentialsError, read_credentials
+from firedex.certificates.site_credentials import CredentialsError, read_credentials
 from tests.support.organisations import Organisation
 
 NOW = datetime.now(UTC)

@@ -9,13 +9,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from firedex.federation.certificate_authority import (
+from firedex.certificates.authority import (
     check_authority_name,
     check_host,
     new_authority,
-    new_site_certificate,
+    new_certificate,
 )
-from firedex.federation.certificate_contents import site_of
+from firedex.certificates.contents import site_of
 
 NOW = datetime.now(UTC)
 
@@ -29,7 +29,7 @@ def test_authority_may_not_issue_other_authorities() -> None:
 def test_site_certificate_names_site_and_hosts() -> None:
     authority = new_authority("Port authority", now=NOW)
     hosts = ["port.example", "10.0.0.5", "::1"]
-    made = new_site_certificate(authority, "port", hosts=hosts, now=NOW).certificate
+    made = new_certificate(authority, "port", hosts=hosts, now=NOW).certificate
     assert site_of(made) == "port"
     assert made.not_valid_before_utc < NOW - timedelta(minutes=30), "clocks of sites differ"
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -44,7 +44,7 @@ def test_openssl_accepts_the_certificate_as_server_and_as_client(
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed (apt-get install openssl)")
     authority = new_authority("Port authority", now=NOW)
-    made = new_site_certificate(authority, "port", hosts=["port.example"], now=NOW)
+    made = new_certificate(authority, "port", hosts=["port.example"], now=NOW)
     anchor, site = tmp_path / "authority.pem", tmp_path / "port.pem"
     anchor.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
     site.write_bytes(made.certificate.public_bytes(Encoding.PEM))
@@ -60,9 +60,9 @@ def test_openssl_accepts_the_certificate_as_server_and_as_client(
 
 def test_certificate_is_not_valid_for_longer_than_its_authority() -> None:
     authority = new_authority("Port authority", now=NOW, days=10)
-    new_site_certificate(authority, "port", now=NOW, days=10)
+    new_certificate(authority, "port", now=NOW, days=10)
     with pytest.raises(ValueError, match=r"the authority expires on .* use fewer days"):
-        new_site_certificate(authority, "port", now=NOW, days=11)
+        new_certificate(authority, "port", now=NOW, days=11)
 
 
 @pytest.mark.parametrize("host", ["", "-a", "a..b", "a_b", "10.0.0.256", "a:1", "ä.example", "*"])

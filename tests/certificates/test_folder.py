@@ -1,4 +1,4 @@
-"""A folder of certificates as a library; `test_certificate_commands` tests its operations."""
+"""A folder of certificates as a library; `test_commands` tests its operations."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from firedex.federation.certificate_authority import new_authority
-from firedex.federation.certificate_contents import CredentialsError
+from firedex.certificates.authority import new_authority
+from firedex.certificates.contents import CredentialsError
 from tests.support.organisations import organisation
 
 NOW = datetime.now(UTC)

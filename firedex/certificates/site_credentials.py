@@ -7,6 +7,9 @@ A folder contains the certificates of one organisation or of one site::
     trusted/*.pem     certificates of the authorities of other organisations
     SITE.pem          certificate of a site
     SITE.key          its private key
+    parts/            certificates and keys of the parts of a site, such as parts/gateway.pem
+    switches/         certificates and keys of switches
+    clients/          certificates and keys of publishers and subscribers
     revoked.txt       SHA-256 fingerprints of revoked certificates, one per line; # starts a comment
 
 A certificate names its site twice: in the common name of its subject and as the URI
@@ -27,7 +30,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from firedex.federation.certificate_contents import (
+from firedex.certificates.contents import (
     AUTHORITY_FILE,
     TRUSTED_FOLDER,
     CredentialsError,
@@ -39,7 +42,7 @@ from firedex.federation.certificate_contents import (
     read_file,
     site_of,
 )
-from firedex.federation.certificate_trust import REVOKED_FILE, RevocationList, TrustAnchors
+from firedex.certificates.trust import REVOKED_FILE, RevocationList, TrustAnchors
 
 __all__ = [
     "CredentialsError",

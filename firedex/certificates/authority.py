@@ -1,4 +1,4 @@
-"""Making certificates: a private authority, and certificates for sites.
+"""Making certificates: a private authority, and certificates for sites, parts and clients.
 
 Nothing here reads a file or the clock; keys are random.
 """
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from firedex.federation.certificate_contents import SITE_URI_PREFIX
+from firedex.certificates.contents import Holder
 
 __all__ = [
     "AUTHORITY_DAYS",
@@ -23,7 +23,7 @@ __all__ = [
     "check_authority_name",
     "check_host",
     "new_authority",
-    "new_site_certificate",
+    "new_certificate",
 ]
 
 AUTHORITY_DAYS = 3650
@@ -67,7 +67,7 @@ def check_host(host: str) -> str:
 
 
 def new_authority(name: str, *, now: datetime, days: int = AUTHORITY_DAYS) -> CertificateWithKey:
-    """Make an authority, which may issue certificates for sites but not for other authorities."""
+    """Make an authority, which may issue certificates but create no other authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, check_authority_name(name))])
     builder = _builder(subject, subject, key, now=now, end=now + timedelta(days=days))
@@ -76,15 +76,16 @@ def new_authority(name: str, *, now: datetime, days: int = AUTHORITY_DAYS) -> Ce
     return CertificateWithKey(certificate=builder.sign(key, hashes.SHA256()), key=key)
 
 
-def new_site_certificate(
+def new_certificate(
     authority: CertificateWithKey,
-    site: str,
+    name: str,
     *,
+    holder: Holder = Holder.SITE,
     hosts: Sequence[str] = (),
     now: datetime,
     days: int = SITE_DAYS,
 ) -> CertificateWithKey:
-    """Make a certificate that a site uses both as server and as client.
+    """Make a certificate; sites and parts use it both as server and as client.
 
     Raises ValueError if it would be valid for longer than its authority.
     """
@@ -96,10 +97,12 @@ def new_site_certificate(
             " certificate end; use fewer days, or create a new authority"
         )
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, site)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = _builder(subject, authority.certificate.subject, key, now=now, end=end)
-    names = [x509.UniformResourceIdentifier(SITE_URI_PREFIX + site), *map(_general_name, hosts)]
-    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    names = [x509.UniformResourceIdentifier(holder.uri_prefix + name), *map(_general_name, hosts)]
+    usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if holder in (Holder.SITE, Holder.PART):
+        usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = builder.add_extension(
         x509.BasicConstraints(ca=False, path_length=None), critical=True
