@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 import struct
 from contextlib import suppress
 from typing import Any
@@ -79,6 +80,17 @@ class TcpConnector:
         )
 
 
+class _TlsSocket(ssl.SSLSocket):
+    """A TLS socket that is closed if its handshake fails; paho leaves it open."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
 def apply_security(client: mqtt.Client, security: MqttSecurity | None) -> None:
     """Set the TLS context and the credentials of a client.
 
@@ -93,6 +105,7 @@ def apply_security(client: mqtt.Client, security: MqttSecurity | None) -> None:
         raise OSError(str(error)) from error
     client._ssl_context = None  # paho refuses a second context
     if context is not None:
+        context.sslsocket_class = _TlsSocket
         client.tls_set_context(context)
     client.username_pw_set(security.user, security.password)
 

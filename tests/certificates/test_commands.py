@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from firedex.certificates.commands import certificates
+from firedex.certificates.contents import CredentialsError, read_certificate
 from firedex.certificates.invitations import parse_invitation
 from firedex.certificates.site_credentials import read_credentials
 from firedex.cli import firedex
@@ -254,3 +257,39 @@ def test_invite_names_what_is_wrong(port: Path) -> None:
     assert "Invalid value for '--address'" in refused("invite", port, "dock", "--address", "h")
     assert run("revoke", port, "dock").exit_code == 0
     assert "dock.pem: is revoked" in refused("invite", port, "dock", "--address", "h:1")
+
+
+# -- parts, switches and clients -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "subfolder"), [("part", "parts"), ("switch", "switches"), ("client", "clients")]
+)
+def test_holders_have_their_own_files_and_kind(port: Path, kind: str, subfolder: str) -> None:
+    issued = run_json("issue", port, "dock", "--kind", kind, "--host", "10.0.0.5")
+    assert [each["kind"] for each in issued] == [kind]
+    assert issued[0]["file"] == str(port / subfolder / "dock.pem")
+    assert (port / subfolder / "dock.key").stat().st_mode & 0o777 == 0o600
+    listed = {(each["kind"], each["name"]) for each in run_json("show", port)}
+    assert listed == {("authority", "port"), ("site", "dock"), (kind, "dock")}
+    revoked = run_json("revoke", port, "dock", "--kind", kind)
+    assert revoked["fingerprint"] == issued[0]["fingerprint"]
+    by_kind = {each["kind"]: each["revoked"] for each in run_json("show", port)}
+    assert by_kind == {"authority": False, "site": False, kind: True}
+
+
+def test_certificate_of_a_part_is_not_one_of_a_site(port: Path) -> None:
+    run_json("issue", port, "gateway", "--kind", "part")
+    for suffix in ("pem", "key"):
+        shutil.copy(port / "parts" / f"gateway.{suffix}", port / f"gateway.{suffix}")
+    with pytest.raises(CredentialsError, match="urn:firedex:site:NAME"):
+        read_credentials(port, "gateway")
+
+
+def test_only_sites_and_parts_may_be_servers(port: Path) -> None:
+    for kind, may_serve in (("site", True), ("part", True), ("switch", False), ("client", False)):
+        issued = run_json("issue", port, f"a-{kind}", "--kind", kind)
+        certificate = read_certificate(Path(issued[0]["file"]))
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert (ExtendedKeyUsageOID.SERVER_AUTH in usage) is may_serve
+        assert ExtendedKeyUsageOID.CLIENT_AUTH in usage

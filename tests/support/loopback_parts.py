@@ -49,6 +49,7 @@ __all__ = [
     "fresh_address",
     "mosquitto",
     "running_controller_api",
+    "running_mosquitto",
     "running_relay",
     "seeded_random",
     "serve_site",
@@ -94,12 +95,19 @@ def _accepts_connections(port: int) -> bool:
 @contextmanager
 def mosquitto(folder: Path, port: int | None = None) -> Iterator[int]:
     """Run a Mosquitto on loopback; yield its port."""
-    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None:
-        pytest.skip("mosquitto is not installed (apt-get install mosquitto)")
     port = port or free_port()
     file = folder / "mosquitto.conf"
     file.write_text(_MOSQUITTO_CONFIGURATION.format(port=port))
+    with running_mosquitto(file, port):
+        yield port
+
+
+@contextmanager
+def running_mosquitto(file: Path, port: int) -> Iterator[None]:
+    """Run a Mosquitto with a configuration file until it listens on its port."""
+    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("mosquitto is not installed (apt-get install mosquitto)")
     with subprocess.Popen(
         [program, "-c", str(file)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
@@ -109,7 +117,7 @@ def mosquitto(folder: Path, port: int | None = None) -> Iterator[int]:
                 f"mosquitto on {port}",
             )
             assert process.poll() is None, f"mosquitto ended with {process.returncode}"
-            yield port
+            yield
         finally:
             process.terminate()
             process.wait(TIMEOUT_SECONDS)
