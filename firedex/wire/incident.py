@@ -105,16 +105,23 @@ class PhaseProfile:
 
 @value
 class RoleBudget:
-    """The limits of one role.
+    """The budget of one role, which the owners of the role's subscribers share.
 
-    ``utility``: maximum total utility of one subscriber's subscriptions; a higher total is scaled
-    down to it. ``reserved_share``: the fraction of every switch's bandwidth that all subscribers of
-    the role together may reserve with QoS 1 and 2. Null means no limit.
+    ``utility``: total utility of all subscribers of one owner. What they claim is scaled to it, up
+    or down, so only the proportions among the subscriptions of an owner matter.
+    ``total_utility``: total utility of all owners of the role; they get equal parts of it if their
+    budgets exceed it together. ``reserved_share``: the fraction of every switch's bandwidth that
+    all subscribers of the role together may reserve with QoS 1 and 2. Null means no limit.
+    ``declared_events_per_second``: total rate of all publishers of one owner that plans use before
+    it is measured; it applies to the role ``publisher``.
     """
 
     role: Identifier
     utility: Positive | None = None
     reserved_share: Probability | None = None
+    total_utility: Positive | None = None
+    declared_events_per_second: Positive | None = None
+    total_declared_events_per_second: Positive | None = None
 
 
 @value
@@ -138,8 +145,13 @@ class Budgets:
 
 @value
 class UtilityClaim:
-    """The total utility that a subscriber requests, and the fraction of it that is granted."""
+    """The total utility that a subscriber requests, and the factor by which the budget scales it.
+
+    ``owner``: the owner of the token that registered it; all subscribers of an owner share one
+    budget. ``granted_share`` is above 1 if the owner claims less than its budget.
+    """
 
     subscriber: Identifier
+    owner: str
     asked: Amount
-    granted_share: Probability
+    granted_share: Amount

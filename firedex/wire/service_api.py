@@ -130,7 +130,7 @@ class Heartbeat:
     ] = ()
 
 
-Role = Literal["command", "operator", "subscriber", "publisher"]
+Role = Literal["command", "operator", "gateway", "subscriber", "publisher"]
 ConfigurationState = Literal["planned", "active", "replaced", "failed"]
 
 

@@ -16,16 +16,32 @@ from firedex.service.state.offered_rates import RateSnapshot
 from firedex.service.state.site_state import DeclaredTopic, SiteState
 from firedex.service.state.state_reader import StateReader
 from firedex.service.web.app import create_app
-from firedex.wire import PublisherRegistration, SubscriberRegistration, from_json, from_plain
+from firedex.wire import (
+    PublisherRegistration,
+    Subscriber,
+    SubscriberRegistration,
+    from_json,
+    from_plain,
+)
 from firedex.wire.incident import Budgets
-from tests.support.service_site import GATEWAY, Client, publisher, site, subscriber
+from tests.support.service_site import (
+    GATEWAY,
+    TOKENS_WITHOUT_LIMITS,
+    Client,
+    publisher,
+    serving,
+    site,
+    subscriber,
+)
 
 NARROW = site(bandwidth_bits_per_second=60_000, ranking="global")
 WEIGHTS = {"smoke/1": 4.0, "camera/1": 2.0, "heat/1": 1.0}
 SENSORS = publisher("p0", {"smoke/1": 20.0, "camera/1": 60.0, "heat/1": 30.0})
 
 
-def plan_subscribers(budgets: dict[str, Any], *subscribers: dict[str, Any]) -> PlannedSite:
+def plan_subscribers(
+    budgets: dict[str, Any], *subscribers: dict[str, Any], owners: dict[str, str] | None = None
+) -> PlannedSite:
     registrations = [from_plain(SubscriberRegistration, body) for body in subscribers]
     sensors = from_plain(PublisherRegistration, SENSORS)
     state = SiteState(
@@ -33,6 +49,7 @@ def plan_subscribers(budgets: dict[str, Any], *subscribers: dict[str, Any]) -> P
         topics={t.name: DeclaredTopic(topic=t, declared_by="p0") for t in sensors.topics},
         subscribers={r.subscriber.id: r for r in registrations},
         budgets=from_plain(Budgets, budgets),
+        owners={("subscriber", name): owner for name, owner in (owners or {}).items()},
     )
     scenario = planning_scenario(NARROW, state, RateSnapshot({}))
     return plan_site(scenario, {r.subscriber.id: r.address for r in registrations}, GATEWAY)
@@ -71,15 +88,82 @@ def test_claiming_1000_times_the_utility_gains_nothing_over_the_budget() -> None
     assert success(without_budget, "you2") < success(honest, "you2") - 0.1
 
 
-def test_claim_within_the_budget_is_unchanged() -> None:
-    large_budget = {"roles": [{"role": "anybody", "utility": 1e6}]}
+DEFAULT_BUDGET = {"roles": [{"role": "anybody", "utility": 100.0}]}
+
+
+@pytest.mark.parametrize("claimed", [1.0, 0.001])
+def test_claiming_1000_times_the_utility_gains_nothing_if_others_claim_little(
+    claimed: float,
+) -> None:
+    others = [crew("you2", claimed), crew("them3", claimed)]
+    honest = plan_subscribers(DEFAULT_BUDGET, crew("me", claimed), *others)
+    greedy = plan_subscribers(DEFAULT_BUDGET, crew("me", 1000 * claimed), *others)
+    for name in ("me", "you2", "them3"):
+        assert classes_and_success(greedy, name) == classes_and_success(honest, name)
+        assert claim(_planned_subscriber(greedy, name)) == pytest.approx(100.0)
+
+
+def _planned_subscriber(plan: PlannedSite, name: str) -> Subscriber:
+    (found,) = (each for each in plan.scenario.subscribers if each.id == name)
+    return found
+
+
+@pytest.mark.parametrize("factor", [1.0, 1000.0])
+def test_ten_subscribers_of_one_owner_gain_nothing(factor: float) -> None:
+    names = ["me"] + [f"me{'x' * number}" for number in range(1, 10)]
+    one = plan_subscribers(DEFAULT_BUDGET, crew("me"), crew("honest-crew-1"))
+    owners = dict.fromkeys(names, "greedy")
+    ten = [crew(name, factor) for name in names]
+    many = plan_subscribers(DEFAULT_BUDGET, *ten, crew("honest-crew-1"), owners=owners)
+    # The honest subscriber is served at least as well as beside a single other subscriber.
+    assert success(many, "honest-crew-1") >= success(one, "honest-crew-1") - 1e-6
+    claims = {s.id: claim(s) for s in many.scenario.subscribers}
+    assert sum(claims[name] for name in names) == pytest.approx(100.0)
+    # Ten owners would displace it, so the comparison above is meaningful.
+    without_owners = plan_subscribers(DEFAULT_BUDGET, *ten, crew("honest-crew-1"))
+    assert success(without_owners, "honest-crew-1") < success(one, "honest-crew-1") - 0.1
+
+
+def test_owners_share_the_total_budget_of_their_role() -> None:
+    budgets = {"roles": [{"role": "crew", "utility": 100.0, "total_utility": 120.0}]}
+    chief = subscriber("boss", WEIGHTS, role="chief", address="10.0.0.9")
+    alone = plan_subscribers(budgets, crew("me"), chief)
+    assert claim(_planned_subscriber(alone, "me")) == pytest.approx(100.0)
+    three = plan_subscribers(budgets, crew("me"), crew("you2"), crew("them3"), chief)
+    for name in ("me", "you2", "them3"):
+        assert claim(_planned_subscriber(three, name)) == pytest.approx(40.0)
+
+
+def test_an_owner_keeps_the_proportions_among_its_own_subscriptions() -> None:
+    asked = from_plain(SubscriberRegistration, crew("me")).subscriber.subscriptions
+    granted = _planned_subscriber(plan_subscribers(BUDGET, crew("me")), "me").subscriptions
+    ratios = [g.utility.weight / a.utility.weight for a, g in zip(asked, granted, strict=True)]
+    assert ratios == pytest.approx([ratios[0]] * len(ratios))
     assert classes_and_success(
-        plan_subscribers(large_budget, crew("me")), "me"
+        plan_subscribers(DEFAULT_BUDGET, crew("me")), "me"
     ) == classes_and_success(plan_subscribers({}, crew("me")), "me")
-    asked = from_plain(SubscriberRegistration, crew("me")).subscriber
-    scenario = plan_subscribers(large_budget, crew("me")).scenario
-    assert claim(scenario.subscribers[0]) == pytest.approx(claim(asked))
-    assert claim(plan_subscribers(BUDGET, crew("me")).scenario.subscribers[0]) == pytest.approx(3.0)
+
+
+@pytest.mark.slow
+def test_ten_tokens_of_one_owner_gain_nothing_from_the_service(tmp_path: Path) -> None:
+    budgets = from_plain(Budgets, DEFAULT_BUDGET)
+
+    def honest_drop_rates(greedy_names: list[str], state: Path) -> list[float]:
+        options = {**TOKENS_WITHOUT_LIMITS, "default_budgets": budgets}
+        with serving(state, of=NARROW, **options) as running:
+            create = running.service.tokens.create
+            Client(running.url, create("sensors", "publisher", "p0")).register(SENSORS)
+            honest = Client(running.url, create("honest", "subscriber", "honest-crew-1", "crew"))
+            honest.register(crew("honest-crew-1"))
+            for name in greedy_names:
+                token = create(name, "subscriber", name, "crew", owner="greedy")
+                Client(running.url, token).register(crew(name, 1000.0))
+            flows = honest.get("/v1/subscribers/honest-crew-1/configuration").json["flows"]
+            return [flow["drop_rate"] for flow in flows]
+
+    alone = honest_drop_rates(["a"], tmp_path / "one.sqlite")
+    names = ["a" * (number + 1) for number in range(10)]
+    assert max(honest_drop_rates(names, tmp_path / "ten.sqlite")) <= max(alone) + 1e-6
 
 
 def test_role_has_its_own_budget_or_the_default_one() -> None:
@@ -130,7 +214,8 @@ def test_claims_use_the_utilities_of_the_phase(client: Client) -> None:
     client.ask("POST", "/v1/incident", {"title": "fire", "phase": "overhaul"})
     (claim_now,) = client.get("/v1/claims").json
     assert claim_now["asked"] == pytest.approx(10 * own["asked"])
-    assert claim_now["granted_share"] == pytest.approx(0.1)
+    # Command multiplied the utilities, so the budget is multiplied too.
+    assert claim_now["granted_share"] == pytest.approx(1.0)
     client.ask("DELETE", "/v1/incident")
     assert client.get("/v1/claims").json == [own]
 

@@ -20,7 +20,7 @@ NEXT_REVISION = '''"""Add a table of radios."""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0003", "0002"
+revision, down_revision = "0004", "0003"
 
 
 def upgrade() -> None:
@@ -39,7 +39,7 @@ def engine(state: str) -> Iterator[Engine]:
 def test_new_state_has_the_latest_revision_and_the_tables(state: str, engine: Engine) -> None:
     Database(state).close()
     with engine.connect() as connection:
-        assert current_revision(connection) == "0002"
+        assert current_revision(connection) == "0003"
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, tables.metadata) == []
 
@@ -87,7 +87,7 @@ def test_revision_of_a_newer_release_is_refused(state: str, engine: Engine) -> N
     Database(state).close()
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(StateError, match=r"revision 9999.*latest revision is 0002"):
+    with pytest.raises(StateError, match=r"revision 9999.*latest revision is 0003"):
         Database(state)
 
 
@@ -107,14 +107,14 @@ def test_older_revision_is_upgraded_and_keeps_its_rows(
     versions.mkdir(parents=True)
     for revision in (REVISIONS / "versions").glob("*.py"):
         (versions / revision.name).write_text(revision.read_text())
-    (versions / "revision_0003_radios.py").write_text(NEXT_REVISION)
+    (versions / "revision_0004_radios.py").write_text(NEXT_REVISION)
     with engine.begin() as connection:
         upgrade(connection, versions.parent)
-        assert current_revision(connection) == "0003"
+        assert current_revision(connection) == "0004"
         hosts = connection.execute(text("SELECT address, radio FROM host")).all()
         assert [tuple(row) for row in hosts] == [("10.0.0.1", None)]
         assert "radio" in inspect(connection).get_table_names()
-    with pytest.raises(StateError, match="revision 0003"):
+    with pytest.raises(StateError, match="revision 0004"):
         Database(state)
 
 

@@ -70,6 +70,7 @@ def tokens(token_service: RunningService) -> dict[str, str]:
     return {
         "command": tokens_.create("chief", "command"),
         "operator": tokens_.create("net", "operator"),
+        "gateway": tokens_.create("edge", "gateway"),
         "subscriber": tokens_.create("crew-token", "subscriber", "crew", "crew"),
         "publisher": tokens_.create("p0-token", "publisher", "p0"),
     }
@@ -114,8 +115,10 @@ def test_every_endpoint_allows_exactly_its_roles(
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     elif role not in endpoint.roles:
         assert answer.status == 403, answer.body
-    elif role == "publisher" and endpoint.name == "post_heartbeat":
+    elif role in ("publisher", "gateway") and endpoint.name == "post_heartbeat":
         assert answer.status == 403  # the component belongs to another client
+    elif role == "gateway" and endpoint.name == "post_statistics":
+        assert answer.status == 403  # the reporter is another one
     else:
         assert answer.status in (200, 202, 404, 409), answer.body
         return
@@ -180,11 +183,31 @@ def test_subscriber_reports_only_its_own_flows(
         )
 
 
+def test_gateway_reports_and_reads_but_registers_nobody(
+    token_service: RunningService, tokens: dict[str, str], chief: Client
+) -> None:
+    gateway = Client(token_service.url, tokens["gateway"])
+    own = [{**STATISTICS[0], "reporter": "gateway"}]
+    assert gateway.ask("POST", "/v1/statistics", own).status == 202
+    for kind, status in (("gateway", 202), ("broker", 202), ("client", 403), ("service", 403)):
+        heartbeat = {**HEARTBEAT, "part": "edge", "kind": kind}
+        assert gateway.ask("POST", "/v1/heartbeats", heartbeat).status == status
+    assert gateway.get("/v1/configuration").status in (200, 404)
+    assert gateway.get("/v1/topics").status == 200
+    before = chief.get("/v1/status").json["last_change"]
+    writing = [endpoint for endpoint in ENDPOINTS if endpoint.writes]
+    for endpoint in writing:
+        body = BODIES.get(endpoint.name)
+        assert gateway.ask(endpoint.method, path_of(endpoint), body).status == 403, endpoint.name
+    assert chief.get("/v1/status").json["last_change"] == before
+
+
 @pytest.mark.parametrize(
     ("role", "query", "status"),
     [
         ("command", "", 200),
         ("operator", "", 200),
+        ("gateway", "", 200),
         ("publisher", "", 200),
         ("subscriber", "", 200),
         ("subscriber", "?subscriber=crew", 200),

@@ -65,13 +65,25 @@ def tokens() -> None:
     "--crew-role",
     help="Crew role that the subscriber must register with; it selects the budget. Default: crew.",
 )
+@click.option(
+    "--owner",
+    help="Person or organisation that holds the token. All clients of an owner share one budget. "
+    "Default: the name of the token.",
+)
 @state_option
-def create(name: str, role: Role, client: str | None, crew_role: str | None, state: str) -> None:
+def create(
+    name: str,
+    role: Role,
+    client: str | None,
+    crew_role: str | None,
+    owner: str | None,
+    state: str,
+) -> None:
     """Create a token and print it. It cannot be shown again."""
     if role == "subscriber" and crew_role is None:
         crew_role = "crew"
     with _tokens(state, must_exist=False) as store:
-        click.echo(store.create(name, role, client, crew_role))
+        click.echo(store.create(name, role, client, crew_role, owner))
 
 
 @tokens.command("list", epilog="Example: firedex tokens list --json")
@@ -86,7 +98,9 @@ def list_(json: bool, state: str) -> None:
         return
     for row in found:
         holder = f" for {row.client}" if row.client else ""
-        click.echo(f"{row.name}: {row.role}{holder}{' (revoked)' if row.revoked else ''}")
+        owner = "" if row.owner == row.name else f", owned by {row.owner}"
+        revoked = " (revoked)" if row.revoked else ""
+        click.echo(f"{row.name}: {row.role}{holder}{owner}{revoked}")
 
 
 @tokens.command(epilog="Example: firedex tokens revoke engine1")

@@ -10,18 +10,26 @@ from dataclasses import replace
 from itertools import count
 
 from firedex.service.planner.planned_rates import declared_rates
-from firedex.service.planner.utility_policy import apply_budget, apply_profile, reserved_budgets
+from firedex.service.planner.utility_policy import (
+    ClaimingSubscriber,
+    apply_budgets,
+    claim,
+    granted_shares,
+    phase_subscriber,
+    reserved_budgets,
+)
 from firedex.service.state.offered_rates import RateSnapshot
 from firedex.service.state.site_state import UNREGISTERED, SiteState
 from firedex.wire import Network, Publication, Publisher, Scenario, Subscriber, Topic
+from firedex.wire.incident import UtilityClaim
 from firedex.wire.mqtt_names import has_wildcard
 from firedex.wire.network import missing_path_reason
 from firedex.wire.packet_sizes import MAX_UDP_PAYLOAD_BYTES, STAMP_BYTES
 from firedex.wire.workload import LARGEST_PAYLOAD_BYTES
 
 __all__ = [
-    "in_phase",
     "payload_bytes",
+    "phase_claims",
     "planning_scenario",
     "present_network",
 ]
@@ -44,12 +52,30 @@ def present_network(site: Scenario, state: SiteState) -> Network:
     )
 
 
-def in_phase(subscriber: Subscriber, state: SiteState) -> Subscriber:
-    """Return the subscriber with the utilities of the incident's present phase."""
-    if state.incident is None or state.incident.closed_at is not None:
-        return subscriber
-    profile = state.profiles.get(state.incident.phase)
-    return subscriber if profile is None else apply_profile(subscriber, profile)
+def _phase_subscribers(state: SiteState) -> list[ClaimingSubscriber]:
+    """Return all subscribers with the utilities of the incident's present phase."""
+    profile = None
+    if state.incident is not None and state.incident.closed_at is None:
+        profile = state.profiles.get(state.incident.phase)
+    return [
+        phase_subscriber(registration.subscriber, state.owner_of_subscriber(name), profile)
+        for name, registration in state.subscribers.items()
+    ]
+
+
+def phase_claims(state: SiteState) -> tuple[UtilityClaim, ...]:
+    """Return what each subscriber claims in the present phase, and the share granted to it."""
+    subscribers = _phase_subscribers(state)
+    shares = granted_shares(subscribers, state.budgets)
+    return tuple(
+        UtilityClaim(
+            subscriber=each.subscriber.id,
+            owner=each.owner,
+            asked=claim(each.subscriber),
+            granted_share=share,
+        )
+        for each, share in zip(subscribers, shares, strict=True)
+    )
 
 
 def planning_scenario(site: Scenario, state: SiteState, snapshot: RateSnapshot) -> Scenario:
@@ -67,12 +93,13 @@ def planning_scenario(site: Scenario, state: SiteState, snapshot: RateSnapshot) 
         )
 
     subscribers = []
-    for registration in state.subscribers.values():
-        subscriber = apply_budget(in_phase(registration.subscriber, state), state.budgets)
+    scaled = apply_budgets(_phase_subscribers(state), state.budgets)
+    for registration, subscriber in zip(state.subscribers.values(), scaled, strict=True):
         seen = state.hosts.get(registration.address)
         if seen in switches and seen != subscriber.switch and is_reachable(seen):
-            subscriber = replace(subscriber, switch=str(seen))
-        subscribers.append(subscriber)
+            subscribers.append(replace(subscriber, switch=str(seen)))
+        else:
+            subscribers.append(subscriber)
     registered = {name: r.publisher for name, r in state.publishers.items()}
     site_publishers = {p.id: p for p in site.publishers if p.id not in registered}
     publishers = [*site_publishers.values(), *registered.values()]

@@ -1,11 +1,13 @@
 """Utilities as the planner counts them: profiles of incident phases, budgets of roles. Pure.
 
-A profile changes the utilities of subscriptions in one phase of an incident. A budget limits the
-sum of a subscriber's utilities: a subscriber that claims more keeps the proportions among its own
-subscriptions and gains nothing over others.
+A profile changes the utilities of subscriptions in one phase of an incident. A budget is the sum of
+the utilities of all subscribers of one owner: claims are scaled to it, so an owner decides about
+the proportions among its own subscriptions, and gains nothing over other owners by larger claims
+or by more subscribers.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,17 +19,19 @@ from firedex.wire import (
     Subscription,
     Utility,
 )
-from firedex.wire.incident import ANY_ROLE, Budgets, ProfileRule, UtilityProfile
+from firedex.wire.incident import ANY_ROLE, Budgets, ProfileRule, RoleBudget, UtilityProfile
 from firedex.wire.values import MAX_NUMBER
 
 __all__ = [
+    "ClaimingSubscriber",
     "ProfileDifference",
-    "apply_budget",
+    "apply_budgets",
     "apply_profile",
     "claim",
     "covers",
     "difference_of",
-    "granted_share",
+    "granted_shares",
+    "phase_subscriber",
     "reserved_budgets",
 ]
 
@@ -59,14 +63,22 @@ def apply_profile(subscriber: Subscriber, profile: UtilityProfile) -> Subscriber
 
 
 def _apply_rules(subscription: Subscription, role: str, profile: UtilityProfile) -> Subscription:
+    rule = _first_rule(subscription, role, profile)
+    if rule is None:
+        return subscription
+    if rule.utility is not None:
+        return replace(subscription, utility=rule.utility)
+    weight = min(subscription.utility.weight * (rule.factor or 0.0), MAX_NUMBER)
+    return replace(subscription, utility=replace(subscription.utility, weight=weight))
+
+
+def _first_rule(
+    subscription: Subscription, role: str, profile: UtilityProfile
+) -> ProfileRule | None:
     for rule in profile.rules:
-        if rule.role not in (ANY_ROLE, role) or not covers(rule.filter, subscription.filter):
-            continue
-        if rule.utility is not None:
-            return replace(subscription, utility=rule.utility)
-        weight = min(subscription.utility.weight * (rule.factor or 0.0), MAX_NUMBER)
-        return replace(subscription, utility=replace(subscription.utility, weight=weight))
-    return subscription
+        if rule.role in (ANY_ROLE, role) and covers(rule.filter, subscription.filter):
+            return rule
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,24 +143,72 @@ def _maximum(utility: Utility) -> float:
     return utility.weight
 
 
-def granted_share(subscriber: Subscriber, budgets: Budgets) -> float:
-    """Return the part of the claim that is within the budget."""
-    budget = budgets.for_role(subscriber.role).utility
-    if budget is None:
-        return 1.0
-    asked = claim(subscriber)
-    return 1.0 if asked <= budget else budget / asked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimingSubscriber:
+    """A subscriber in the present phase, its owner, and its claim before the profile's factors."""
+
+    subscriber: Subscriber
+    owner: str
+    claim_before_factors: float
 
 
-def apply_budget(subscriber: Subscriber, budgets: Budgets) -> Subscriber:
-    """Return the subscriber with utilities scaled down to its budget."""
-    share = granted_share(subscriber, budgets)
+def phase_subscriber(
+    subscriber: Subscriber, owner: str, profile: UtilityProfile | None
+) -> ClaimingSubscriber:
+    """Return a subscriber with the utilities of a phase."""
+    changed = subscriber if profile is None else apply_profile(subscriber, profile)
+    before = 0.0
+    for given, now in zip(subscriber.subscriptions, changed.subscriptions, strict=True):
+        rule = None if profile is None else _first_rule(given, subscriber.role, profile)
+        multiplied = rule is not None and rule.utility is None
+        before += _maximum(given.utility if multiplied else now.utility)
+    return ClaimingSubscriber(subscriber=changed, owner=owner, claim_before_factors=before)
+
+
+def granted_shares(subscribers: Sequence[ClaimingSubscriber], budgets: Budgets) -> list[float]:
+    """Return the factor by which the budget of its owner scales each subscriber's utilities.
+
+    Every owner of a role gets the same total, whatever it claims and however many subscribers it
+    has. The factors of a phase change that total, because incident command sets them.
+    """
+    claims: dict[tuple[str, str], list[float]] = {}
+    for each in subscribers:
+        total = claims.setdefault((each.subscriber.role, each.owner), [0.0, 0.0])
+        total[0] += claim(each.subscriber)
+        total[1] += each.claim_before_factors
+    owners = Counter(role for role, _ in claims)
+    shares: dict[tuple[str, str], float] = {}
+    for (role, owner), (asked, before) in claims.items():
+        budget = _owner_budget(budgets.for_role(role), owners[role])
+        if budget is None or asked <= 0 or before <= 0:
+            shares[role, owner] = 1.0
+        else:
+            shares[role, owner] = budget / before  # = budget · (asked / before) / asked
+    return [shares[each.subscriber.role, each.owner] for each in subscribers]
+
+
+def _owner_budget(budget: RoleBudget, owners: int) -> float | None:
+    limits = [] if budget.utility is None else [budget.utility]
+    if budget.total_utility is not None:
+        limits.append(budget.total_utility / owners)
+    return min(limits, default=None)
+
+
+def apply_budgets(subscribers: Sequence[ClaimingSubscriber], budgets: Budgets) -> list[Subscriber]:
+    """Return the subscribers with utilities scaled to the budgets of their owners."""
+    shares = granted_shares(subscribers, budgets)
+    return [
+        _scaled(each.subscriber, share) for each, share in zip(subscribers, shares, strict=True)
+    ]
+
+
+def _scaled(subscriber: Subscriber, share: float) -> Subscriber:
     if share == 1.0:
         return subscriber
     return replace(
         subscriber,
         subscriptions=tuple(
-            replace(s, utility=replace(s.utility, weight=s.utility.weight * share))
+            replace(s, utility=replace(s.utility, weight=min(s.utility.weight * share, MAX_NUMBER)))
             for s in subscriber.subscriptions
         ),
     )

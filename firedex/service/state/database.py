@@ -5,11 +5,12 @@ snapshot. The planner holds the planner lock, so that a database has one planner
 """
 
 import fcntl
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -63,6 +64,8 @@ class Database:
         if must_exist and self._sqlite and not Path(state).exists():
             raise StateError(_missing(state))
         try:
+            if self._sqlite:
+                _make_private(Path(state).absolute())
             self._engine = self._open()
             self._prepare(state, must_exist)
         except (SQLAlchemyError, ValueError) as error:
@@ -165,6 +168,17 @@ class Database:
         self._engine.dispose()
 
 
+def _make_private(path: Path) -> None:
+    """Create the file of the state for its owner only, and restrict files that exist already.
+
+    SQLite gives its journals the same permissions.
+    """
+    _open_private(path).close()
+    for suffix in ("-wal", "-shm"):
+        with suppress(OSError):
+            path.with_name(path.name + suffix).chmod(0o600)
+
+
 def _missing(state: str) -> str:
     return f"there is no state at {state}; start the service once to create it"
 
@@ -175,9 +189,28 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         connection.execute(f"PRAGMA {pragma}").close()
 
 
+def _open_private(path: Path) -> IO[str]:
+    """Open a file for appending that only its owner can read, and so only its owner can lock.
+
+    Raises `StateError` if the file belongs to another user, who could hold the lock.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StateError(f"cannot use the state at {path}: {error.strerror}") from error
+    file = os.fdopen(descriptor, "a")
+    owner = os.fstat(descriptor).st_uid
+    if owner not in (os.geteuid(), 0):
+        file.close()
+        raise StateError(f"{path} belongs to another user (uid {owner}); remove it")
+    with suppress(PermissionError):
+        os.fchmod(descriptor, 0o600)
+    return file
+
+
 @contextmanager
 def _locked_file(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
+    with _open_private(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -25,7 +25,7 @@ from firedex.wire import (
 from firedex.wire.network import missing_path_reason
 from firedex.wire.packet_sizes import MAX_UDP_PAYLOAD_BYTES, STAMP_BYTES
 
-__all__ = ["Condition", "Limits", "Registrations"]
+__all__ = ["Condition", "Limits", "Ownership", "Registrations"]
 
 Check = Callable[[SubscriberRegistration], None]
 Registration = PublisherRegistration | SubscriberRegistration
@@ -44,6 +44,20 @@ class Condition:
     revision: int | None = None
     new: bool = False
     exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """The owner of the token that registers a client; None if no tokens are required.
+
+    ``keep``: a client that is registered already keeps its owner, because the caller acts for it.
+    """
+
+    owner: str | None = None
+    keep: bool = False
+
+
+UNOWNED, KEEP_OWNER = Ownership(), Ownership(keep=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +84,7 @@ class Registrations:
         number: int,
         registration: SubscriberRegistration,
         condition: Condition,
+        ownership: Ownership = UNOWNED,
     ) -> Entry | ChangeResult:
         """Store a subscriber with its subscriptions, in place of an earlier registration."""
         subscriber = registration.subscriber
@@ -78,7 +93,7 @@ class Registrations:
             return unchanged
         self._check_subscriber(connection, registration)
         self._check_ports(connection, registration)
-        self._put(connection, number, SUBSCRIBER, subscriber.id, registration, condition)
+        self._put(connection, number, SUBSCRIBER, subscriber.id, registration, condition, ownership)
         return Entry(
             action="register",
             subject=f"subscriber {subscriber.id}",
@@ -91,6 +106,7 @@ class Registrations:
         number: int,
         registration: PublisherRegistration,
         condition: Condition,
+        ownership: Ownership = UNOWNED,
     ) -> Entry | ChangeResult:
         """Store a publisher, and the topics that it is the first to declare."""
         publisher = registration.publisher
@@ -98,7 +114,7 @@ class Registrations:
         if unchanged is not None and not _orphaned_topics(connection, registration):
             return unchanged
         self._check_publisher(connection, registration)
-        self._put(connection, number, PUBLISHER, publisher.id, registration, condition)
+        self._put(connection, number, PUBLISHER, publisher.id, registration, condition, ownership)
         self._declare(connection, number, registration)
         return Entry(
             action="register",
@@ -145,7 +161,7 @@ class Registrations:
         if len({s.filter for s in new}) < len(new):
             raise Conflict("a filter occurs twice; give each filter once")
         changed = _with_subscriptions(registration, subscriptions.values())
-        result = self.put_subscriber(connection, number, changed, condition)
+        result = self.put_subscriber(connection, number, changed, condition, KEEP_OWNER)
         if isinstance(result, ChangeResult):
             return result
         return Entry(
@@ -175,7 +191,7 @@ class Registrations:
             if subscriptions.pop(name, None) is None:
                 raise NotFound(f"{identifier!r} has no subscription to {name!r}")
         changed = _with_subscriptions(registration, subscriptions.values())
-        result = self.put_subscriber(connection, number, changed, condition)
+        result = self.put_subscriber(connection, number, changed, condition, KEEP_OWNER)
         if isinstance(result, ChangeResult):
             return result
         return Entry(
@@ -236,6 +252,7 @@ class Registrations:
         identifier: str,
         registration: Registration,
         condition: Condition,
+        ownership: Ownership,
     ) -> None:
         columns: dict[str, object] = {"body": to_json(registration), "change": number}
         if isinstance(registration, SubscriberRegistration):
@@ -244,6 +261,8 @@ class Registrations:
         row = self._row(connection, kind, identifier)
         self._check_condition(row, kind, identifier, condition)
         where = tables.registration.c
+        if row is None or not ownership.keep:
+            columns["owner"] = ownership.owner
         if row is not None:
             connection.execute(
                 update(tables.registration)

@@ -30,7 +30,10 @@ class DeclaredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteState:
-    """The state after the change ``through_change``; clients are in order of registration."""
+    """The state after the change ``through_change``; clients are in order of registration.
+
+    ``owners``: the owner of each client, by kind and id; a client without one owns itself.
+    """
 
     through_change: int = 0
     publishers: Mapping[str, PublisherRegistration] = field(default_factory=dict)
@@ -43,6 +46,15 @@ class SiteState:
     measured: Mapping[str, OfferedRate] = field(default_factory=dict)
     hosts: Mapping[IPv4Address, str] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
+    owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def owner_of_subscriber(self, name: str) -> str:
+        """Return the owner of a subscriber."""
+        return self.owners.get(("subscriber", name), name)
+
+    def owner_of_publisher(self, name: str) -> str:
+        """Return the owner of a publisher."""
+        return self.owners.get(("publisher", name), name)
 
 
 UNREGISTERED = "unregistered.publishers"

@@ -38,6 +38,14 @@ def setting(connection: Connection, name: str, kind: type[T]) -> T | None:
     return None if body is None else from_json(kind, body, tolerant=True)
 
 
+def _owners(connection: Connection) -> dict[tuple[str, str], str]:
+    column = tables.registration.c
+    rows = connection.execute(
+        select(column.kind, column.id, column.owner).where(column.owner.is_not(None))
+    ).all()
+    return {(row.kind, row.id): row.owner for row in rows}
+
+
 class StateReader:
     """Reads from ``database``; not thread-safe."""
 
@@ -70,6 +78,7 @@ class StateReader:
                 for row in connection.execute(select(tables.host)).all()
             },
             priorities={each.switch: each.priorities for each in capabilities},
+            owners=_owners(connection),
         )
 
     def read_topics(self) -> SiteState:
@@ -80,6 +89,8 @@ class StateReader:
                 publishers=self._clients(connection, ("publisher",))["publisher"],
                 topics=self._topics(connection),
                 measured=self._measured(connection),
+                budgets=self._budgets(connection),
+                owners=_owners(connection),
             )
 
     def budgets(self) -> Budgets:

@@ -46,7 +46,8 @@ change = Table(
     Column("detail", Text),
 )
 
-# Publishers and subscribers. `change` is the revision, `first_change` the order of registration.
+# Publishers and subscribers. `change` is the revision, `first_change` the order of registration,
+# `owner` the owner of the token that registered it; null if the service requires no tokens.
 registration = Table(
     "registration",
     metadata,
@@ -57,6 +58,7 @@ registration = Table(
     Column("first_change", Integer, nullable=False),
     Column("address", String(40)),
     Column("subscriptions", Integer, nullable=False, default=0),
+    Column("owner", String(128)),
 )
 Index("registration_address", registration.c.address)
 
@@ -112,6 +114,7 @@ token = Table(
     Column("role", String(16), nullable=False),
     Column("client", String(128)),
     Column("crew_role", String(128)),
+    Column("owner", String(128)),
     Column("created_seconds", Float, nullable=False),
     Column("revoked_seconds", Float),
 )

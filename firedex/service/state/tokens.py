@@ -20,11 +20,11 @@ from firedex.service.state.change_ledger import (
     Origin,
 )
 from firedex.service.state.database import Database
+from firedex.wire.service_api import Role
 from firedex.wire.values import IDENTIFIER_RULE, is_identifier
 
 __all__ = ["ANYONE", "ROLES", "Identity", "Role", "TokenRow", "Tokens"]
 
-Role = Literal["command", "operator", "subscriber", "publisher"]
 ROLES: tuple[Role, ...] = get_args(Role)
 LONGEST_NAME = 128
 PREFIX = "fdx_"
@@ -36,17 +36,24 @@ class Identity:
     """The identity of a request.
 
     ``client`` is the only subscriber or publisher that a token of that role covers; ``crew_role``
-    is the role, with its budget, under which the client must register.
+    is the role, with its budget, under which the client must register. ``owner`` is the person or
+    organisation that holds the token; all clients of one owner share one budget.
     """
 
     name: str
     role: Role
     client: str | None = None
     crew_role: str | None = None
+    owner: str | None = None
+
+    @property
+    def is_staff(self) -> bool:
+        """Whether the token acts for the site, and not for one client."""
+        return self.role in ("command", "operator")
 
     def covers_client(self, kind: Literal["subscriber", "publisher"], identifier: str) -> bool:
         """Return True for command and operators, and for a client itself."""
-        if self.role in ("command", "operator"):
+        if self.is_staff:
             return True
         return self.role == kind and self.client == identifier
 
@@ -68,6 +75,7 @@ class TokenRow:
     role: str
     client: str | None
     crew_role: str | None
+    owner: str
     created_seconds: float
     revoked: bool
 
@@ -85,22 +93,37 @@ class Tokens:
         self._origin = Origin(actor=actor)
 
     def create(
-        self, name: str, role: Role, client: str | None = None, crew_role: str | None = None
+        self,
+        name: str,
+        role: Role,
+        client: str | None = None,
+        crew_role: str | None = None,
+        owner: str | None = None,
     ) -> str:
-        """Create a token and return it; it cannot be read again later."""
+        """Create a token and return it; it cannot be read again later.
+
+        ``owner``: the person or organisation that holds it. Without one, the token owns itself.
+        """
         if not (name.strip() and len(name) <= LONGEST_NAME and name.isprintable()):
             raise Conflict(
                 f"the name of a token must have 1 to {LONGEST_NAME} printable characters"
             )
-        for what, value in ((f"the {role}", client), ("the crew role", crew_role)):
+        given = ((f"the {role}", client), ("the crew role", crew_role), ("the owner", owner))
+        for what, value in given:
             if value is not None and not is_identifier(value):
                 raise Conflict(f"{what} {value!r} is not an identifier: {IDENTIFIER_RULE}")
         if role in ("subscriber", "publisher") and client is None:
             raise Conflict(f"a token for a {role} must name the {role}")
-        if role in ("command", "operator") and (client or crew_role):
+        if role not in ("subscriber", "publisher") and (client or crew_role):
             raise Conflict(f"a token with the role {role} cannot be for a subscriber or publisher")
         token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
-        row = {"name": name, "role": role, "client": client, "crew_role": crew_role}
+        row = {
+            "name": name,
+            "role": role,
+            "client": client,
+            "crew_role": crew_role,
+            "owner": owner,
+        }
 
         def write(connection: Connection, _number: int) -> Entry:
             connection.execute(
@@ -144,6 +167,7 @@ class Tokens:
                 role=row.role,
                 client=row.client,
                 crew_role=row.crew_role,
+                owner=row.owner or row.name,
                 created_seconds=row.created_seconds,
                 revoked=row.revoked_seconds is not None,
             )
@@ -166,7 +190,13 @@ class Tokens:
         row = self._find(_digest(token.strip()))
         if row is None or row.revoked_seconds is not None:
             raise Unauthorized("the token is not valid")
-        return Identity(name=row.name, role=row.role, client=row.client, crew_role=row.crew_role)
+        return Identity(
+            name=row.name,
+            role=row.role,
+            client=row.client,
+            crew_role=row.crew_role,
+            owner=row.owner or row.name,
+        )
 
     def _find(self, digest: str) -> Row[tuple[object, ...]] | None:
         with self._database.reading() as connection:

@@ -3,7 +3,15 @@
 from firedex.service.errors import NotFound, Unavailable
 from firedex.service.planner.configuration_difference import difference
 from firedex.service.planner.what_if import answer_what_if
-from firedex.service.web.endpoint import STAFF, ApiRequest, ApiResponse, Endpoint, Query, endpoint
+from firedex.service.web.endpoint import (
+    GATEWAY,
+    STAFF,
+    ApiRequest,
+    ApiResponse,
+    Endpoint,
+    Query,
+    endpoint,
+)
 from firedex.wire import Configuration, Prediction
 from firedex.wire.service_api import (
     ConfigurationDifference,
@@ -33,7 +41,7 @@ BEFORE = Query(
     ENDPOINTS,
     "GET",
     "/v1/configuration",
-    roles=STAFF,
+    roles=STAFF | GATEWAY,
     responses={200: Configuration, 304: None},
     has_etag=True,
     errors=frozenset({404}),

@@ -18,6 +18,7 @@ from firedex.wire.values import IDENTIFIER_MAX_LENGTH, IDENTIFIER_PATTERN
 __all__ = [
     "ANY_ROLE",
     "COMMAND",
+    "GATEWAY",
     "IDENTIFIER",
     "MAX_WAIT_SECONDS",
     "PUBLIC",
@@ -38,6 +39,8 @@ __all__ = [
 Roles = frozenset[Role]
 STAFF: Roles = frozenset({"command", "operator"})
 COMMAND: Roles = frozenset({"command"})
+GATEWAY: Roles = frozenset({"gateway"})
+"""The gateway reads configurations and topics, and reports statistics, heartbeats and events."""
 ANY_ROLE: Roles = frozenset(ROLES)
 PUBLIC: None = None
 """The endpoint requires no token."""

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from firedex.service.errors import BadRequest, Forbidden, NotFound
-from firedex.service.planner.planning_scenario import in_phase
-from firedex.service.planner.utility_policy import claim, granted_share
+from firedex.service.planner.planning_scenario import phase_claims
 from firedex.service.state.queries import (
     Kind,
     StoredRegistration,
     all_registrations,
     registration,
 )
+from firedex.service.state.registrations import Ownership
 from firedex.service.web.endpoint import (
     ANY_ROLE,
     STAFF,
@@ -60,10 +60,15 @@ def put_subscriber(request: ApiRequest) -> ApiResponse:
     done = request.service.change(
         request.origin,
         lambda connection, number: registrations.put_subscriber(
-            connection, number, given, request.condition
+            connection, number, given, request.condition, _ownership(request)
         ),
     )
     return accepted_response(done, subscriber=identifier)
+
+
+def _ownership(request: ApiRequest) -> Ownership:
+    """Return the owner of a new registration; staff do not change the owner of an existing one."""
+    return Ownership(owner=request.identity.owner, keep=request.identity.is_staff)
 
 
 def _crew_role_check(request: ApiRequest) -> Callable[[SubscriberRegistration], None]:
@@ -104,7 +109,7 @@ def put_publisher(request: ApiRequest) -> ApiResponse:
     done = request.service.change(
         request.origin,
         lambda connection, number: registrations.put_publisher(
-            connection, number, given, request.condition
+            connection, number, given, request.condition, _ownership(request)
         ),
     )
     return accepted_response(done)
@@ -344,10 +349,4 @@ def get_topics(request: ApiRequest) -> ApiResponse:
 @endpoint(ENDPOINTS, "GET", "/v1/claims", roles=STAFF, responses={200: tuple[UtilityClaim, ...]})
 def get_claims(request: ApiRequest) -> ApiResponse:
     """List the utility that each subscriber claims in this phase, and the share granted to it."""
-    state = request.service.reader().read()
-    claims = []
-    for name, registered in state.subscribers.items():
-        subscriber = in_phase(registered.subscriber, state)
-        share = granted_share(subscriber, state.budgets)
-        claims.append(UtilityClaim(subscriber=name, asked=claim(subscriber), granted_share=share))
-    return ApiResponse(value=tuple(claims))
+    return ApiResponse(value=phase_claims(request.service.reader().read()))

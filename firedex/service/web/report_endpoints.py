@@ -11,10 +11,12 @@ from firedex.service.insight.views import deviations
 from firedex.service.state.class_history import ReportedFlow
 from firedex.service.state.configuration_store import ActiveConfiguration
 from firedex.service.state.queries import audit_entries
+from firedex.service.state.report_store import GATEWAY as GATEWAY_REPORTER
 from firedex.service.state.report_store import ReportStore
 from firedex.service.web.configuration_endpoints import BEFORE, LIMIT
 from firedex.service.web.endpoint import (
     ANY_ROLE,
+    GATEWAY,
     IDENTIFIER,
     PUBLIC,
     STAFF,
@@ -39,6 +41,8 @@ __all__ = ["ENDPOINTS"]
 ENDPOINTS: list[Endpoint] = []
 Reports = Annotated[tuple[Statistics, ...], Field(max_length=10_000)]
 RECENT_SECONDS = 600.0
+GATEWAY_PARTS = frozenset({"gateway", "broker"})
+"""Kinds of components whose heartbeats a gateway may send: its own, and that of the broker."""
 SUBSCRIBER = Query(
     name="subscriber",
     description="Return entries of this subscriber only.",
@@ -50,7 +54,7 @@ SUBSCRIBER = Query(
     ENDPOINTS,
     "POST",
     "/v1/statistics",
-    roles=STAFF | {"subscriber"},
+    roles=STAFF | GATEWAY | {"subscriber"},
     body=Reports,
     responses={202: ReceivedReports},
     errors=frozenset({409}),
@@ -58,9 +62,11 @@ SUBSCRIBER = Query(
 def post_statistics(request: ApiRequest) -> ApiResponse:
     """Report statistics of flows. A subscriber reports its own flows, a gateway all flows."""
     reports: tuple[Statistics, ...] = request.body
-    staff = request.identity.role in STAFF
+    trusted = request.identity.role in STAFF | GATEWAY
     most_flows = request.service.site.planning.flows_per_subscriber
-    if not staff:
+    if request.identity.role in GATEWAY and any(r.reporter != GATEWAY_REPORTER for r in reports):
+        raise Forbidden(f"the reporter of a gateway must be {GATEWAY_REPORTER!r}")
+    if not trusted:
         own = request.identity.client
         for report in reports:
             request.identity.require("subscriber", report.subscriber)
@@ -70,7 +76,7 @@ def post_statistics(request: ApiRequest) -> ApiResponse:
                 raise Conflict(f"flow {report.flow}: flows are numbered from 0 to {most_flows - 1}")
     flows = ActiveFlows(request.service.active)
     store = ReportStore(request.service.database, flows.filters_of, flows.flow_of)
-    if store.store(reports, client=None if staff else request.identity.client):
+    if store.store(reports, client=None if trusted else request.identity.client):
         request.service.statistics_stored()
     request.service.overview.note_silence()
     if reports:
@@ -181,11 +187,13 @@ def post_heartbeat(request: ApiRequest) -> ApiResponse:
     heartbeat: Heartbeat = request.body
     token, client = request.identity.name, request.identity.client or ""
     own = heartbeat.part == client or heartbeat.part.startswith(f"{client}.")
-    staff = request.identity.role in STAFF
-    if not staff and not (own and heartbeat.kind == "client"):
+    trusted = request.identity.role in STAFF
+    if request.identity.role in GATEWAY:
+        trusted = heartbeat.kind in GATEWAY_PARTS
+    if not trusted and not (own and heartbeat.kind == "client" and request.identity.client):
         raise Forbidden(f"the token {token!r} is not for the component {heartbeat.part!r}")
     store = ReportStore(request.service.database)
-    store.store_heartbeat(heartbeat, client=None if staff else request.identity.client)
+    store.store_heartbeat(heartbeat, client=None if trusted else request.identity.client)
     request.service.overview.note_silence()
     return ApiResponse(status=202, value=ReceivedReports(received=1))
 
